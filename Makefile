@@ -1,0 +1,66 @@
+# Every target does its own set-up: a virtual environment in .venv with locked dependencies and the
+# compiled kernel.  Nothing is assumed but Python >= 3.11 and make; a C compiler is used if it is there.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+KERNEL_SOURCE := $(wildcard src/distributedlog/records/_kernel*.py)
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test test-interpreted demo bench simulate compat soak lock clean
+
+help:            ## show what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements/dev.txt pyproject.toml setup.py $(KERNEL_SOURCE)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "distributedlog needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -c 'from distributedlog.records import kernel; print("record kernel:", kernel.FORM)'
+	@touch $(READY)
+
+setup: $(READY)  ## virtual environment, locked dependencies, compiled kernel
+
+check: $(READY)  ## lint, format, types, layering, tidiness
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/tidy
+
+format: $(READY) ## mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: $(READY)   ## everything a change must pass, on both forms of the kernel
+	$(PYTEST) tests/unit tests/simulation tests/compat tests/system
+	DLOG_KERNEL=interpreted $(PYTEST) tests/unit tests/simulation tests/compat tests/system
+
+simulate: $(READY) ## seeded simulations; SEED= RUNS= SECONDS=
+	$(BIN)/python -m tests.simulation --seed $(or $(SEED),1) --runs $(or $(RUNS),20) --seconds $(or $(SECONDS),30)
+
+compat: $(READY) ## unmodified clients against our bytes
+	$(PYTEST) tests/compat
+
+soak: $(READY)   ## the long forms of the same tests
+	DLOG_SOAK=1 $(PYTEST) tests/unit tests/simulation tests/system
+
+demo: $(READY)   ## see it work
+	$(BIN)/python -m demo
+
+bench: $(READY)  ## speed, as ratios in one run; SECTION=log
+	$(BIN)/python -m tests.bench $(SECTION)
+
+lock: $(READY)   ## pin requirements/dev.in with hashes
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --no-emit-find-links --custom-compile-command "make lock" requirements/dev.in -o requirements/dev.txt
+
+clean:           ## remove everything that was made
+	rm -rf $(VENV) build dist .bench .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src -name '*.so' -delete
+	rm -rf src/*.egg-info

@@ -1,0 +1,1 @@
+"""The words of the domain: identifiers, error codes, errors and configurations.  Pure data, no effects."""

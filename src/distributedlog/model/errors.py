@@ -1,0 +1,188 @@
+"""Every error this package raises on purpose.
+
+Each class carries the Kafka error code with which a broker answers for it.  The message says what is
+wrong and, where there is something to do, what to do.
+"""
+
+from typing import ClassVar
+
+from distributedlog.model.error_codes import ErrorCode
+
+
+class DlogError(Exception):
+    """The root: `except DlogError` catches all that this package raises on purpose."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class ConfigError(DlogError):
+    """A setting that is unknown or has an impossible value."""
+
+    code = ErrorCode.INVALID_CONFIG
+
+
+class InvalidNameError(DlogError):
+    """A topic name that Kafka would not accept, or a directory that is not a partition's."""
+
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+# --- records -----------------------------------------------------------------------------------
+
+
+class CorruptBatchError(DlogError):
+    """Bytes that are not a whole, sound record batch."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+
+class InvalidRecordError(DlogError):
+    """A batch that is sound but breaks a rule: no key where one is needed, lying counts, wrong order."""
+
+    code = ErrorCode.INVALID_RECORD
+
+
+class UnsupportedFormatError(DlogError):
+    """A batch of a format that is no longer written (magic 0 or 1)."""
+
+    code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+class UnsupportedCompressionError(DlogError):
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class RecordTooLargeError(DlogError):
+    """A batch over `max.message.bytes`, or one that would decompress past its bound."""
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class BatchListTooLargeError(DlogError):
+    """One append that no segment could hold."""
+
+    code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+class InvalidTimestampError(DlogError):
+    code = ErrorCode.INVALID_TIMESTAMP
+
+
+# --- producers ---------------------------------------------------------------------------------
+
+
+class OutOfOrderSequenceError(DlogError):
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class InvalidProducerEpochError(DlogError):
+    code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class UnknownProducerIdError(DlogError):
+    code = ErrorCode.UNKNOWN_PRODUCER_ID
+
+
+class InvalidTransactionStateError(DlogError):
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+class CoordinatorFencedError(DlogError):
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+# --- the log -----------------------------------------------------------------------------------
+
+
+class OffsetOutOfRangeError(DlogError):
+    """An offset before the log's start or after its end."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class UnexpectedOffsetError(DlogError):
+    """A follower was given batches that do not continue its log."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class RegionChangedError(DlogError):
+    """The file region a reader holds was truncated under it: read again from the offset."""
+
+    code = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+class StorageError(DlogError):
+    """The disk, or what stands on it, cannot be used."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class CorruptLogError(StorageError):
+    """Bytes on disk that were sound once and are so no longer.  Nothing was cut away."""
+
+
+class LogDirectoryFailedError(StorageError):
+    """A write or sync failed.  What the kernel kept of it is unknown: the directory is out of use."""
+
+
+class DiskFullError(StorageError):
+    """No room for this append.  Reads go on; appends succeed again once there is room."""
+
+
+class DirectoryLockedError(StorageError):
+    """Another process owns the data directory."""
+
+
+class LogClosedError(StorageError):
+    """The log was closed or deleted."""
+
+
+# --- consensus ---------------------------------------------------------------------------------
+
+
+class NotLeaderError(DlogError):
+    """Only the leader can do this.  Nothing was done."""
+
+    code = ErrorCode.NOT_CONTROLLER
+
+    def __init__(self, message: str, leader_id: int | None = None) -> None:
+        super().__init__(message)
+        self.leader_id = leader_id
+
+
+class LeadershipLostError(DlogError):
+    """The node stopped leading while this was under way: it may or may not happen yet."""
+
+    code = ErrorCode.NOT_CONTROLLER
+
+
+class OverloadedError(DlogError):
+    """As much as may wait is waiting: try again later."""
+
+    code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+class MembershipError(DlogError):
+    """A change of members that cannot be made, or not now."""
+
+    code = ErrorCode.INCONSISTENT_VOTER_SET
+
+
+class MalformedMessageError(DlogError):
+    """Bytes from another node that are no message, or one beyond the limits."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+class ConsensusError(DlogError):
+    """A rule of consensus is broken: a committed entry would be lost.  The node must stop."""
+
+
+# --- the wire protocol -------------------------------------------------------------------------
+
+
+class UnsupportedVersionError(DlogError):
+    """A version of a message that we do not have."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION

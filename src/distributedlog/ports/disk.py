@@ -1,0 +1,225 @@
+"""The disk, as a port.
+
+Positions are explicit (no seek pointer), a write is whole or raises, and nothing is durable before
+`sync` (for a file's bytes and size) or `sync_directory` (for names: creation, renaming, removal).  Errors
+are plain `OSError`s; what they mean for a log is decided in `storage/files.py`, the only user of this port.
+"""
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import struct
+from typing import Protocol
+
+from distributedlog.model.buffers import Buffer
+
+
+class File(Protocol):
+    """One open file."""
+
+    path: str
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Up to `length` bytes; fewer only where the file ends."""
+        ...
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """All of `data`, or an OSError after which any prefix of it may be there."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def sync(self) -> None:
+        """Makes bytes and size durable.  After an error nobody knows what is: never call it again."""
+        ...
+
+    def map(self) -> memoryview:
+        """The whole file, read-only, unmapped when the last view is gone.  It must not shrink meanwhile."""
+        ...
+
+    def fileno(self) -> int:
+        """The descriptor, for sendfile.  A simulated file has none and raises OSError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """The file system below it.  Paths are plain strings."""
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
+        """Opens a file; FileNotFoundError if it is not there and `create` is false."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written, by the wall clock."""
+        ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def make_directory(self, path: str) -> None:
+        """With its parents; not an error if it is there."""
+        ...
+
+    def remove_directory(self, path: str) -> None:
+        """An empty one."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic, replacing `target`."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> Lock:
+        """Takes the lock file for this process; BlockingIOError if another has it."""
+        ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+
+class SystemFile:
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def read_at(self, position: int, length: int) -> bytes:
+        data = os.pread(self._descriptor, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        missing = length - len(data)
+        while missing:
+            data = os.pread(self._descriptor, missing, position + length - missing)
+            if not data:
+                break
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        written = os.pwrite(self._descriptor, data, position)
+        if written == len(data):
+            return
+        view = memoryview(data)
+        while written < len(view):
+            written += os.pwrite(self._descriptor, view[written:], position + written)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def sync(self) -> None:
+        if self._descriptor < 0:  # fdatasync would raise ValueError
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+        os.fdatasync(self._descriptor)
+
+    def map(self) -> memoryview:
+        if self.size() == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ))
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+def _lock_whole_file(descriptor: int) -> None:
+    """An open-file-description lock where there is one: it also excludes a JVM, which takes POSIX locks."""
+    if hasattr(fcntl, "F_OFD_SETLK"):
+        exclusive = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, exclusive)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class SystemLock:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+class SystemDisk:
+    """The operating system's file system.  Has no state, so that it can be sent to a child process."""
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> SystemFile:
+        flags = os.O_CLOEXEC | (os.O_RDWR if write or create else os.O_RDONLY) | (os.O_CREAT if create else 0)
+        return SystemFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> SystemLock:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _lock_whole_file(descriptor)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+            raise
+        return SystemLock(descriptor)
+
+    def free_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
