@@ -1,0 +1,1 @@
+"""Record batches: header, records, compression, Arrow.  Bytes in, bytes out; pure."""

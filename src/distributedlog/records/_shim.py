@@ -1,0 +1,55 @@
+"""What the kernel asks of `cython` when it runs interpreted and Cython is not installed: nothing happens.
+
+C numbers are Python's, decorators return what they are given, `compiled` is false.  mypy reads the kernel
+through this module too, so that `cython.longlong` is an `int` to it.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
+
+compiled = False
+
+bint: TypeAlias = bool
+longlong: TypeAlias = int
+ulonglong: TypeAlias = int
+Py_ssize_t: TypeAlias = int
+p_uchar: TypeAlias = Any
+void: TypeAlias = None
+
+
+def _same(thing: F) -> F:
+    return thing
+
+
+def _same_class(thing: C) -> C:
+    return thing
+
+
+cfunc = ccall = inline = _same
+cclass = final = _same_class
+
+
+def exceptval(_value: int | None = None, *, check: bool = False) -> Callable[[F], F]:
+    return _same
+
+
+def declare(_type: Any, value: Any = None) -> Any:
+    return value
+
+
+def cast(_type: Any, value: Any) -> Any:
+    return value
+
+
+def address(value: Any) -> Any:
+    return value
+
+
+def _absent(*_arguments: Any) -> Any:
+    raise NotImplementedError("only the compiled form calls C")
+
+
+memcpy = Py_INCREF = PyTuple_SET_ITEM = PyType_GenericAlloc = _absent

@@ -1,0 +1,338 @@
+"""Batches to and from Arrow, with no Python object for a record.
+
+A record is a row of `SCHEMA`.  Decoding walks every batch twice in the kernel: once to measure, so that
+each Arrow buffer is made once and at its size, and once to fill them.  Control batches carry no rows.
+
+| record | row |
+|---|---|
+| null key or value | null |
+| no headers | an empty list |
+| no timestamp (-1) | a null timestamp |
+| a header key that is not UTF-8 | the same with U+FFFD for what is wrong, as Kafka's Java client reads it |
+
+Encoding takes the same columns, all but one of which may be absent or null, in any of Arrow's binary and
+string types, and splits the rows into batches of at most `batch_bytes_max` bytes before compression.
+
+Arrow addresses a column's bytes with 32 bits here: rows of more than 2 GiB are refused, not split.
+pyarrow is imported when it is first used: it is optional, and slow to import.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from distributedlog.model.buffers import Buffer
+from distributedlog.model.config import RecordLimits
+from distributedlog.model.errors import InvalidRecordError, RecordTooLargeError
+from distributedlog.records.batch import check_batch
+from distributedlog.records.compression import Codec
+from distributedlog.records.kernel import BinarySink, ColumnWriter, Ranges, RowEncoder, measure_columns
+from distributedlog.records.layout import (
+    INT32_MAX,
+    INT64_MAX,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    increment_sequence,
+)
+from distributedlog.records.record import DEFAULT_LIMITS, decompress_records, finish_batch
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    SCHEMA: pyarrow.Schema
+
+COLUMNS = ("key", "value", "headers", "timestamp", "offset")
+
+
+def __getattr__(name: str) -> Any:
+    if name != "SCHEMA":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()["SCHEMA"] = schema = _schema()
+    return schema
+
+
+def _schema() -> "pyarrow.Schema":
+    import pyarrow as pa
+
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    return pa.schema(
+        [
+            pa.field("key", pa.binary()),
+            pa.field("value", pa.binary()),
+            pa.field("headers", pa.list_(pa.field("item", header))),
+            pa.field("timestamp", pa.timestamp("ms", tz="UTC")),
+            pa.field("offset", pa.int64()),
+        ]
+    )
+
+
+# --- decoding ----------------------------------------------------------------------------------
+
+
+class _Sizes(NamedTuple):
+    rows: int = 0
+    key_bytes: int = 0
+    value_bytes: int = 0
+    headers: int = 0
+    header_key_bytes: int = 0
+    header_value_bytes: int = 0
+
+
+def decode_to_arrow(
+    batches: Sequence[Buffer] | Buffer,
+    *,
+    limits: RecordLimits = DEFAULT_LIMITS,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    include_headers: bool = True,
+    skip: Callable[[BatchHeader], bool] | None = None,
+    check_crc: bool = True,
+) -> "pyarrow.RecordBatch":
+    """The rows of whole batches (each buffer holds any number of them), in their order.
+
+    Rows below `from_offset`, and from `to_offset` on, are left out.  Batches for which `skip` is true (those
+    of aborted transactions, say) are not opened.
+    """
+    buffers = (batches,) if isinstance(batches, bytes | bytearray | memoryview) else batches
+    first = 0 if from_offset is None else from_offset
+    end = INT64_MAX if to_offset is None else to_offset
+    headers_max = limits.headers_per_record_max
+    sections: list[tuple[BatchHeader, Buffer]] = []
+    sizes = _Sizes()
+    for buffer, position, header in _walk(buffers, limits, check_crc):
+        is_outside = header.last_offset < first or header.base_offset >= end
+        if header.is_control or is_outside or (skip is not None and skip(header)):
+            continue
+        section = decompress_records(buffer, position, header, limits)
+        measured = measure_columns(section, header, headers_max, first, end, include_headers)
+        sections.append((header, section))
+        sizes = _Sizes(*map(sum, zip(sizes, measured, strict=True)))
+    if max(sizes) > INT32_MAX:
+        raise RecordTooLargeError("the batches hold more than 2 GiB for one column: decode fewer at a time")
+    columns = _Columns(sizes, include_headers)
+    for header, section in sections:
+        columns.writer.add(section, header, headers_max, first, end)
+    return columns.finish()
+
+
+def _walk(
+    buffers: Sequence[Buffer], limits: RecordLimits, check_crc: bool
+) -> Iterator[tuple[Buffer, int, BatchHeader]]:
+    for buffer in buffers:
+        position = 0
+        while position < len(buffer):
+            header = check_batch(buffer, position, limits=limits, check_crc=check_crc)
+            yield buffer, position, header
+            position += header.size
+
+
+class _Binary:
+    """The three Arrow buffers of a column of bytes."""
+
+    def __init__(self, rows: int, data_bytes: int) -> None:
+        self.offsets = _buffer(4 * (rows + 1))
+        self.data = _buffer(data_bytes)
+        self.validity = _buffer((rows + 7) // 8, fill=b"\xff")
+        self.sink = BinarySink(_view(self.offsets, "i"), _view(self.data, "B"), _view(self.validity, "B"))
+
+    def finish(self, kind: Any) -> Any:
+        import pyarrow as pa
+
+        nulls = self.sink.null_count()
+        buffers = [self.validity if nulls else None, self.offsets, self.data]
+        return pa.Array.from_buffers(kind, self.sink.row_count(), buffers, nulls)
+
+
+class _Columns:
+    """All buffers of the rows to come, and the writer that fills them."""
+
+    def __init__(self, sizes: _Sizes, include_headers: bool) -> None:
+        self._sizes = sizes
+        self._include_headers = include_headers
+        self._keys = _Binary(sizes.rows, sizes.key_bytes)
+        self._values = _Binary(sizes.rows, sizes.value_bytes)
+        self._header_keys = _Binary(sizes.headers, sizes.header_key_bytes)
+        self._header_values = _Binary(sizes.headers, sizes.header_value_bytes)
+        self._header_lists = _buffer(4 * (sizes.rows + 1) if include_headers else 0)
+        self._timestamps = _buffer(8 * sizes.rows)
+        self._offsets = _buffer(8 * sizes.rows)
+        self.writer = ColumnWriter(
+            self._keys.sink,
+            self._values.sink,
+            self._header_keys.sink,
+            self._header_values.sink,
+            _view(self._header_lists, "i"),
+            _view(self._timestamps, "q"),
+            _view(self._offsets, "q"),
+        )
+
+    def finish(self) -> "pyarrow.RecordBatch":
+        import pyarrow as pa
+
+        schema = _schema()
+        rows = self._sizes.rows
+        columns: dict[str, Any] = {
+            "key": self._keys.finish(pa.binary()),
+            "value": self._values.finish(pa.binary()),
+            "headers": self._finish_headers(schema.field("headers").type) if self._include_headers else None,
+            "timestamp": self._finish_timestamps(schema.field("timestamp").type),
+            "offset": pa.Array.from_buffers(pa.int64(), rows, [None, self._offsets], 0),
+        }
+        if not self._include_headers:
+            del columns["headers"]
+            schema = schema.remove(COLUMNS.index("headers"))
+        return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
+
+    def _finish_headers(self, kind: Any) -> Any:
+        import pyarrow as pa
+
+        fields = [self._header_keys.finish(pa.string()), self._header_values.finish(pa.binary())]
+        headers = pa.StructArray.from_arrays(fields, fields=list(kind.value_type))
+        return pa.Array.from_buffers(
+            kind, self._sizes.rows, [None, self._header_lists], 0, children=[headers]
+        )
+
+    def _finish_timestamps(self, kind: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        raw = pa.Array.from_buffers(pa.int64(), self._sizes.rows, [None, self._timestamps], 0)
+        is_absent = pc.equal(raw, NO_TIMESTAMP)
+        if not pc.any(is_absent).as_py():
+            return raw.view(kind)
+        return pc.if_else(is_absent, pa.scalar(None, pa.int64()), raw).view(kind)
+
+
+def _buffer(size: int, fill: bytes | None = None) -> Any:
+    import pyarrow as pa
+
+    buffer = pa.allocate_buffer(size)
+    if fill is not None and size:
+        memoryview(buffer).cast("B")[:] = fill * size
+    return buffer
+
+
+def _view(buffer: Any, kind: Literal["B", "i", "q"]) -> memoryview:
+    """A buffer as an array of C `int` (i), `long long` (q) or bytes (B)."""
+    if buffer is None or buffer.size == 0:
+        return memoryview(bytearray()).cast(kind)
+    return memoryview(buffer).cast("B").cast(kind)
+
+
+# --- encoding ----------------------------------------------------------------------------------
+
+
+def encode_from_arrow(
+    rows: "pyarrow.RecordBatch",
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    batch_bytes_max: int = 1024 * 1024,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    default_timestamp_ms: int = NO_TIMESTAMP,
+) -> list[bytearray]:
+    """The rows as batches whose offsets, and sequences if there is one, follow each other."""
+    encoder = _row_encoder(rows, default_timestamp_ms)
+    attributes = int(codec) | (TRANSACTIONAL_BIT if is_transactional else 0)
+    batches: list[bytearray] = []
+    row = 0
+    while row < rows.num_rows:
+        output, next_row = encoder.encode(row, batch_bytes_max)
+        count = next_row - row
+        base_timestamp, max_timestamp = encoder.timestamps_of_batch()
+        header = BatchHeader(
+            base_offset, 0, leader_epoch, MAGIC, 0, attributes, count - 1, base_timestamp, max_timestamp,
+            producer_id, producer_epoch, base_sequence, count,
+        )  # fmt: skip
+        batches.append(finish_batch(output, header, level))
+        base_offset += count
+        if base_sequence != NO_SEQUENCE:
+            base_sequence = increment_sequence(base_sequence, count)
+        row = next_row
+    return batches
+
+
+def _row_encoder(rows: "pyarrow.RecordBatch", default_timestamp_ms: int) -> RowEncoder:
+    import pyarrow as pa
+
+    unknown = set(rows.schema.names) - set(COLUMNS)
+    if unknown or not {"key", "value"} & set(rows.schema.names):
+        raise InvalidRecordError(
+            f"the columns are {', '.join(rows.schema.names) or 'none'}; they may be {', '.join(COLUMNS)},"
+            " and key or value must be there"
+        )
+    lists, header_keys, header_values = _header_ranges(
+        _column(rows, "headers", _schema().field("headers").type)
+    )
+    timestamps = _column(rows, "timestamp", pa.timestamp("ms", tz="UTC"))
+    return RowEncoder(
+        rows.num_rows,
+        _ranges(_column(rows, "key", pa.binary())),
+        _ranges(_column(rows, "value", pa.binary())),
+        lists,
+        header_keys,
+        header_values,
+        _timestamp_view(timestamps),
+        default_timestamp_ms,
+    )
+
+
+def _column(rows: "pyarrow.RecordBatch", name: str, kind: Any) -> Any:
+    """The column as that type, or None if it is absent."""
+    import pyarrow as pa
+
+    if name not in rows.schema.names:
+        return None
+    column = rows.column(name)
+    if column.type == kind:
+        return column
+    try:
+        if pa.types.is_timestamp(column.type) and column.type.tz is None:
+            column = column.cast(pa.timestamp(column.type.unit, tz="UTC"))
+        return column.cast(kind, safe=not pa.types.is_timestamp(column.type))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidRecordError(
+            f"the column {name} is {column.type} and cannot become {kind}: {error}"
+        ) from error
+
+
+def _ranges(column: Any, end_max: int | None = None) -> Ranges:
+    """A binary, string or list column's offsets and, if it has any, its bytes."""
+    if column is None or len(column) == 0:
+        return Ranges(memoryview(bytes(4)).cast("i"), memoryview(b""), memoryview(b""), 0, 0)
+    validity, offsets, *data = column.buffers()[:3]
+    start, rows = column.offset, len(column)
+    offsets_view = memoryview(offsets).cast("B")[4 * start : 4 * (start + rows + 1)].cast("i")
+    data_view = _view(data[0], "B") if end_max is None else memoryview(b"")
+    validity_view = _view(validity, "B") if column.null_count else memoryview(b"")
+    return Ranges(
+        offsets_view, data_view, validity_view, start, len(data_view) if end_max is None else end_max
+    )
+
+
+def _header_ranges(column: Any) -> tuple[Ranges, Ranges, Ranges]:
+    """The lists, and the keys and values of all headers that they point at."""
+    if column is None or len(column) == 0:
+        return _ranges(None), _ranges(None), _ranges(None)
+    keys, values = column.values.flatten()
+    return _ranges(column, end_max=len(keys)), _ranges(keys), _ranges(values)
+
+
+def _timestamp_view(column: Any) -> memoryview:
+    import pyarrow as pa
+
+    if column is None or len(column) == 0:
+        return memoryview(b"").cast("q")
+    numbers = column.view(pa.int64()).fill_null(NO_TIMESTAMP)
+    start = 8 * numbers.offset
+    return memoryview(numbers.buffers()[1]).cast("B")[start : start + 8 * len(numbers)].cast("q")

@@ -1,0 +1,38 @@
+"""The record kernel as it was found: compiled, or the same source interpreted.
+
+`FORM` says which.  `DLOG_KERNEL=interpreted` in the environment asks for the source although a compiled
+kernel is installed; the two give the same results, byte for byte and error for error.
+"""
+
+from distributedlog.records._kernel import COMPILED as _READS_COMPILED
+from distributedlog.records._kernel import (
+    BinarySink,
+    ColumnWriter,
+    decode_records,
+    find_spans,
+    measure_columns,
+    rebase_timestamps,
+)
+from distributedlog.records._kernel_scan import COMPILED as _SCANS_COMPILED
+from distributedlog.records._kernel_scan import check_whole_batch, read_batch_header, scan_batches
+from distributedlog.records._kernel_write import COMPILED as _WRITES_COMPILED
+from distributedlog.records._kernel_write import Ranges, RowEncoder, encode_records, varint_bytes
+
+FORM = "compiled" if _READS_COMPILED and _SCANS_COMPILED and _WRITES_COMPILED else "interpreted"
+
+__all__ = [
+    "FORM",
+    "BinarySink",
+    "ColumnWriter",
+    "Ranges",
+    "RowEncoder",
+    "check_whole_batch",
+    "decode_records",
+    "encode_records",
+    "find_spans",
+    "measure_columns",
+    "read_batch_header",
+    "rebase_timestamps",
+    "scan_batches",
+    "varint_bytes",
+]

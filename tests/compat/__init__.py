@@ -1,0 +1,1 @@
+"""Our bytes and those of unmodified clients, read by each other."""
