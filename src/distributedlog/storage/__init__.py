@@ -1,0 +1,1 @@
+"""The partition log on disk: segments, indexes, recovery, cleaning.  files.py alone reaches the disk."""

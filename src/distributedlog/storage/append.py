@@ -1,0 +1,140 @@
+"""What may be appended: the checks a batch passes, and the stamp it gets, before it is written.
+
+Pure.  A produced batch is judged by its header and checksum; its records are opened only where a rule of
+the topic speaks of them (a compacted topic wants a key in every record).
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from distributedlog.model.buffers import Buffer, MutableBuffer
+from distributedlog.model.config import LogConfig, RecordLimits
+from distributedlog.model.errors import (
+    BatchListTooLargeError,
+    CorruptBatchError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordTooLargeError,
+    UnexpectedOffsetError,
+)
+from distributedlog.records.batch import (
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    BatchHeader,
+    check_batch,
+    read_header,
+    stamp,
+    stamp_append_time,
+)
+from distributedlog.records.record import decompress_records, record_spans
+
+
+class Origin(Enum):
+    """Who appends.  It decides which rules apply."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    """A broker's own records: group and transaction state, markers."""
+    REPLICATION = "replication"
+    """A leader accepted them before: they are checked for damage, not judged again."""
+
+
+class AppendResult(NamedTuple):
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 unless the topic stamps records itself."""
+    is_duplicate: bool = False
+    """The batch stood in the log already; the offsets are those of its first writing."""
+
+
+def place_leader_append(
+    data: MutableBuffer,
+    base_offset: int,
+    leader_epoch: int,
+    config: LogConfig,
+    limits: RecordLimits,
+    now_ms: int,
+    origin: Origin,
+) -> list[BatchHeader]:
+    """Gives the batches in `data` their offsets, in place, and their headers if all are acceptable.
+
+    Stamped first and checked then: the checksum covers neither field, and so each header is read once.
+    """
+    headers: list[BatchHeader] = []
+    position, end, offset = 0, len(data), base_offset
+    if end > config.segment_bytes:
+        raise BatchListTooLargeError(f"{end} bytes do not fit a segment of {config.segment_bytes}")
+    stamps_time = config.message_timestamp_type == "LogAppendTime"
+    while position < end:
+        if end - position < HEADER_BYTES:
+            raise CorruptBatchError(f"{end - position} bytes are left, less than a batch header")
+        stamp(data, position, offset, leader_epoch)
+        header = check_batch(data, position, limits=limits)
+        _check_client_batch(header, config, now_ms, origin)
+        if config.compacts and not header.is_control:
+            _check_keys(data, position, header, limits)
+        if stamps_time:
+            stamp_append_time(data, position, now_ms)
+            header = read_header(data, position)
+        headers.append(header)
+        position += LOG_OVERHEAD + header.batch_length
+        offset += header.last_offset_delta + 1
+    if not headers:
+        raise CorruptBatchError("there is no batch to append")
+    if len(headers) > 1 and any(header.producer_id >= 0 for header in headers):
+        raise InvalidRecordError(
+            "a batch with a producer id is appended alone: its sequence is checked by itself"
+        )
+    return headers
+
+
+def _check_client_batch(header: BatchHeader, config: LogConfig, now_ms: int, origin: Origin) -> None:
+    if header.batch_length + LOG_OVERHEAD > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"the batch has {header.size} bytes; max.message.bytes allows {config.max_message_bytes}"
+        )
+    if header.record_count != header.last_offset_delta + 1 or header.record_count == 0:
+        raise InvalidRecordError(
+            f"the batch claims {header.record_count} records over {header.last_offset_delta + 1} offsets"
+        )
+    if origin is not Origin.CLIENT:
+        return
+    if header.attributes & 0x20:
+        raise InvalidRecordError("clients do not write control batches")
+    newest = header.max_timestamp
+    if newest >= 0 and config.message_timestamp_type == "CreateTime":
+        if newest > now_ms + config.message_timestamp_after_max_ms:
+            raise InvalidTimestampError(f"timestamp {newest} lies too far in the future (it is {now_ms})")
+        if header.base_timestamp < now_ms - config.message_timestamp_before_max_ms:
+            raise InvalidTimestampError(
+                f"timestamp {header.base_timestamp} lies too far in the past (it is {now_ms})"
+            )
+
+
+def _check_keys(data: Buffer, position: int, header: BatchHeader, limits: RecordLimits) -> None:
+    body = decompress_records(data, position, header, limits)
+    if any(span.key is None for span in record_spans(body, header)):
+        raise InvalidRecordError("a compacted topic takes no record without a key")
+
+
+def check_follower_append(data: Buffer, end_offset: int, limits: RecordLimits) -> list[BatchHeader]:
+    """The headers of batches that come with their offsets and must continue the log at `end_offset`.
+
+    Gaps are right (the leader's log may be compacted), going back is not.  A cut batch at the end, as a
+    fetch with a byte limit returns it, is for the caller to leave out.
+    """
+    headers: list[BatchHeader] = []
+    position, end = 0, len(data)
+    while position < end:
+        header = check_batch(data, position, limits=limits)
+        if header.base_offset < end_offset:
+            raise UnexpectedOffsetError(
+                f"a batch starts at offset {header.base_offset}; the log ends at {end_offset}"
+            )
+        headers.append(header)
+        end_offset = header.next_offset
+        position += header.size
+    if not headers:
+        raise CorruptBatchError("there is no batch to append")
+    return headers

@@ -1,0 +1,151 @@
+"""Making appends durable: one sync at a time for each log, shared by all appends before it began.
+
+    append ──► begin_sync ──► SyncJob.run (blocks; any thread) ──► end_sync ──► flushed end advances
+                  ▲                                                 │
+                  └────────── appends meanwhile wait for the next ◄─┘
+
+A sync that found no room (the epoch history is a file of its own) has done nothing: its job is kept, and
+the next one does its work too.
+
+`GroupSync` drives this through the executor port: `request` is cheap and may be called for every append;
+while a sync runs, requests gather, and one more sync serves them all.  Waiters are told the flushed end,
+or the error that took the directory out of use.  A failed sync is never tried again.  Whoever waits for what
+a truncation has since removed is told so, whatever stands at those offsets by then.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from distributedlog.model.errors import DlogError, StorageError
+from distributedlog.ports.disk import File
+from distributedlog.ports.executor import Executor, Outcome
+from distributedlog.storage.files import Files, ManagedFile
+
+if TYPE_CHECKING:
+    from distributedlog.storage.log import PartitionLog
+
+Waiter = Callable[[BaseException | None], None]
+
+
+class SmallFile:
+    """One file that jobs on several threads write whole; an older content never replaces a newer."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._lock = threading.Lock()
+        self._versions = 0
+        self._written_version = 0
+
+    def next_version(self) -> int:
+        self._versions += 1
+        return self._versions
+
+    def write(self, version: int, data: bytes) -> None:
+        with self._lock:
+            if version > self._written_version:
+                self._files.write_atomically(self._path, data)
+                self._written_version = version
+
+
+class SyncJob:
+    """What one sync has to do, gathered by the log; `run` touches nothing of the log."""
+
+    def __init__(
+        self,
+        files: Files,
+        pinned: list[ManagedFile],
+        directory: str | None,
+        small_file: tuple[SmallFile, int, bytes] | None,
+        end_offset: int,
+        truncations: int,
+    ) -> None:
+        self._files = files
+        self.pinned = pinned
+        self._handles: list[File] = [managed.pin() for managed in pinned]
+        self._directory = directory
+        self._small_file = small_file
+        self.end_offset = end_offset
+        self.truncations = truncations
+
+    @property
+    def writes_small_file(self) -> bool:
+        return self._small_file is not None
+
+    @property
+    def syncs_names(self) -> bool:
+        return self._directory is not None
+
+    def run(self) -> None:
+        """Blocks until all is on the disk.  The epoch history goes first: durable data implies its epoch."""
+        if self._small_file is not None:
+            file, version, data = self._small_file
+            file.write(version, data)
+        self._files.sync_all(self._handles, [self._directory] if self._directory else [])
+
+    def release(self) -> None:
+        for managed in self.pinned:
+            managed.unpin()
+
+
+class GroupSync:
+    """Runs a log's syncs one after the other and tells the waiters."""
+
+    def __init__(self, log: "PartitionLog", executor: Executor) -> None:
+        self._log = log
+        self._executor = executor
+        self._running = False
+        self._wanted = False
+        self._waiters: list[tuple[int, int, Waiter]] = []
+
+    def request(self) -> None:
+        """Everything appended so far shall be synced soon."""
+        if self._running:
+            self._wanted = True
+            return
+        self._wanted = False
+        try:
+            job = self._log.begin_sync()
+        except DlogError as error:
+            self._tell_all(error)
+            return
+        if job is None:
+            self._tell_reached()
+            return
+        self._running = True
+        self._executor.run_blocking(job.run, lambda outcome: self._finished(job, outcome))
+
+    def wait_for(self, offset: int, waiter: Waiter) -> None:
+        """Calls `waiter` once everything below `offset` is synced, with the error if it cannot be."""
+        if self._log.flushed_end_offset >= offset:
+            waiter(None)
+            return
+        self._waiters.append((offset, self._log.truncations, waiter))
+        self.request()
+
+    def _finished(self, job: SyncJob, outcome: Outcome[None]) -> None:
+        self._running = False
+        self._log.end_sync(job, succeeded=outcome.error is None)
+        if outcome.error is not None:
+            self._tell_all(outcome.error)
+            return
+        self._tell_reached()
+        if self._wanted or self._waiters:
+            self.request()
+
+    def _tell_reached(self) -> None:
+        log, waiting = self._log, self._waiters
+        self._waiters = []
+        for offset, truncations, waiter in waiting:
+            if offset > log.lowest_end_since(truncations):
+                waiter(StorageError(f"offset {offset - 1} was truncated away before it was synced"))
+            elif offset <= log.flushed_end_offset:
+                waiter(None)
+            else:
+                self._waiters.append((offset, truncations, waiter))
+
+    def _tell_all(self, error: BaseException) -> None:
+        waiters, self._waiters = self._waiters, []
+        for _, _, waiter in waiters:
+            waiter(error)

@@ -1,0 +1,269 @@
+"""Group syncs: who waits for what, who shares, and who is told when it fails."""
+
+import errno
+
+import pytest
+
+from distributedlog.model.errors import DiskFullError, LogDirectoryFailedError, StorageError
+from distributedlog.storage.files import Files
+from distributedlog.storage.log import PartitionLog
+from distributedlog.storage.recovery import open_log
+from distributedlog.storage.sync import GroupSync, SmallFile
+from tests.simulation.disk import SimDisk
+from tests.simulation.executor import StepExecutor
+from tests.unit.storage.support import (
+    NOW_MS,
+    append,
+    append_numbers,
+    open_on,
+    value_of,
+    values_in,
+    with_small_segments,
+)
+
+
+class Waiters:
+    """Remembers what each was told."""
+
+    def __init__(self, sync: GroupSync) -> None:
+        self._sync = sync
+        self.told: dict[int, BaseException | None] = {}
+
+    def wait_for(self, offset: int) -> None:
+        def waiter(error: BaseException | None) -> None:
+            assert offset not in self.told, "told twice"
+            self.told[offset] = error
+
+        self._sync.wait_for(offset, waiter)
+
+
+def a_group() -> tuple[SimDisk, PartitionLog, StepExecutor, GroupSync, Waiters]:
+    disk = SimDisk(1)
+    log, _ = open_on(disk)
+    executor = StepExecutor()
+    sync = GroupSync(log, executor)
+    return disk, log, executor, sync, Waiters(sync)
+
+
+def syncs_of_logs(disk: SimDisk) -> list[str]:
+    seen: list[str] = []
+    disk.on_operation = lambda operation, path: seen.append(path) if operation == "sync" else None
+    return seen
+
+
+def test_many_waiters_share_one_sync() -> None:
+    disk, log, executor, _, waiters = a_group()
+    append_numbers(log, [0])
+    waiters.wait_for(1)  # begins a sync at once
+    for number in range(1, 30):
+        append_numbers(log, [number])
+        waiters.wait_for(number + 1)
+    assert executor.waiting == 1
+    seen = syncs_of_logs(disk)
+    executor.run_one()
+    assert waiters.told == {1: None}
+    executor.run_one()
+    assert waiters.told == dict.fromkeys(range(1, 31))
+    assert not executor.waiting
+    assert [path for path in seen if path.endswith("00.log")] == ["/data/t-0/00000000000000000000.log"] * 2
+
+
+def test_what_is_appended_while_a_sync_runs_waits_for_the_next() -> None:
+    disk, log, executor, _, waiters = a_group()
+    append_numbers(log, [0])
+    waiters.wait_for(1)
+    append_numbers(log, [1])
+    waiters.wait_for(2)
+    executor.run_one()
+    assert waiters.told == {1: None}
+    assert log.flushed_end_offset == 1
+    disk.crash("drop")
+    again, _ = open_on(disk)
+    assert values_in(again)[:1] == [value_of(0)]
+
+
+def test_who_is_told_finds_his_record_after_a_power_cut() -> None:
+    disk, log, executor, _, waiters = a_group()
+    for number in range(40):
+        append_numbers(log, [number])
+        waiters.wait_for(number + 1)
+        if number % 3 == 0:
+            executor.run_one()
+        twin = disk.fork(number)
+        twin.crash("drop")
+        again, _ = open_on(twin)
+        assert again.end_offset >= max(waiters.told, default=0)
+
+
+def test_an_offset_that_is_synced_already_is_told_at_once() -> None:
+    _, log, executor, _, waiters = a_group()
+    append_numbers(log, range(3))
+    log.sync()
+    waiters.wait_for(3)
+    assert waiters.told == {3: None}
+    assert executor.waiting == 0
+
+
+def test_a_request_without_waiters_syncs_too_and_without_data_does_nothing() -> None:
+    _, log, executor, sync, _ = a_group()
+    sync.request()
+    assert executor.waiting == 0
+    append_numbers(log, range(3))
+    sync.request()
+    sync.request()
+    append_numbers(log, [3])
+    assert executor.run_all() == 2
+    assert log.flushed_end_offset == 4
+
+
+def test_a_failed_sync_is_told_to_all_and_never_tried_again() -> None:
+    disk, log, executor, sync, waiters = a_group()
+    append_numbers(log, [0])
+    waiters.wait_for(1)
+    append_numbers(log, [1])
+    waiters.wait_for(2)
+    disk.inject("sync", "*.log", errno.EIO)
+    executor.run_one()
+    assert {offset: type(error) for offset, error in waiters.told.items()} == {
+        1: LogDirectoryFailedError,
+        2: LogDirectoryFailedError,
+    }
+    assert executor.waiting == 0
+    operations = disk.operations
+    waiters.wait_for(3)
+    sync.request()
+    assert isinstance(waiters.told[3], LogDirectoryFailedError)
+    assert log.flushed_end_offset == 0
+    assert disk.operations == operations
+
+
+def test_no_room_for_the_epochs_is_told_and_the_next_request_syncs_all() -> None:
+    disk, log, executor, _, waiters = a_group()
+    append(log, value_of(0), leader_epoch=4)
+    waiters.wait_for(1)
+    disk.inject("write", "*leader-epoch*", errno.ENOSPC)
+    executor.run_one()
+    assert isinstance(waiters.told.pop(1), DiskFullError)
+    assert log.flushed_end_offset == 0
+    waiters.wait_for(1)
+    executor.run_all()
+    assert waiters.told == {1: None}
+    disk.crash("drop")
+    again, _ = open_on(disk)
+    assert values_in(again) == [value_of(0)]
+    assert again.epochs.latest_epoch == 4
+
+
+def test_a_truncation_while_a_sync_runs_is_not_undone_by_it() -> None:
+    disk, log, executor, _, waiters = a_group()
+    append_numbers(log, range(30))
+    waiters.wait_for(30)
+    log.truncate_to(5, NOW_MS)
+    assert log.flushed_end_offset == 5
+    for number in range(5, 10):
+        append(log, b"other-%d" % number, leader_epoch=1)
+    executor.run_one()
+    assert log.flushed_end_offset == 5
+    disk.crash("drop")
+    again, _ = open_on(disk)
+    kept = [value_of(number) for number in range(5)]
+    assert values_in(again)[:5] == kept
+    assert set(values_in(again)[5:]) <= {b"other-%d" % number for number in range(5, 10)}
+
+
+def test_who_waits_for_what_was_truncated_is_not_told_that_it_is_safe() -> None:
+    _, log, executor, _, waiters = a_group()
+    append_numbers(log, range(30))
+    waiters.wait_for(4)
+    waiters.wait_for(30)
+    log.truncate_to(5, NOW_MS)
+    for number in range(5, 40):
+        append(log, b"other-%d" % number, leader_epoch=1)
+    executor.run_all()
+    assert waiters.told[4] is None
+    assert isinstance(waiters.told[30], StorageError)
+    assert "truncated" in str(waiters.told[30])
+
+
+def test_who_waits_when_the_log_starts_over_is_not_told_that_it_is_safe() -> None:
+    _, log, executor, _, waiters = a_group()
+    append_numbers(log, range(3))
+    waiters.wait_for(3)
+    log.restart_at(500, NOW_MS)
+    executor.run_all()
+    assert isinstance(waiters.told[3], StorageError)
+
+
+def test_a_blocking_sync_covers_what_a_running_one_has_not_done_yet() -> None:
+    disk = SimDisk(1)
+    log, _ = open_on(disk)
+    append(log, value_of(0), leader_epoch=2)
+    running = log.begin_sync()
+    assert running is not None
+    append(log, value_of(1), leader_epoch=2)
+    log.sync()
+    assert log.flushed_end_offset == 2
+    disk.crash("drop")
+    again, _ = open_on(disk)
+    assert values_in(again) == [value_of(0), value_of(1)]
+    assert [tuple(entry) for entry in again.epochs.entries] == [(2, 0)]
+
+
+def test_a_late_sync_does_not_bring_an_old_epoch_history_back() -> None:
+    disk = SimDisk(1)
+    log, _ = open_on(disk)
+    append(log, value_of(0), leader_epoch=2)
+    late = log.begin_sync()
+    assert late is not None
+    append(log, value_of(1), leader_epoch=3)
+    log.sync()
+    late.run()
+    log.end_sync(late, succeeded=True)
+    assert disk.files()["/data/t-0/leader-epoch-checkpoint"] == b"0\n2\n2 0\n3 1\n"
+
+
+def test_of_two_versions_of_a_small_file_the_newer_stays() -> None:
+    disk = SimDisk(1)
+    disk.make_directory("/d")
+    small = SmallFile(Files(disk), "/d/file")
+    first, second = small.next_version(), small.next_version()
+    small.write(second, b"new")
+    small.write(first, b"old")
+    assert disk.files() == {"/d/file": b"new"}
+
+
+def test_flush_messages_and_flush_ms_say_when_a_sync_is_due() -> None:
+    log, _ = open_on(SimDisk(1), with_small_segments(flush_messages=3, flush_ms=1000))
+    assert not log.is_sync_due(NOW_MS + 10**9)
+    append_numbers(log, range(2))
+    assert not log.is_sync_due(NOW_MS + 999)
+    assert log.is_sync_due(NOW_MS + 1000)
+    append_numbers(log, [2])
+    assert log.is_sync_due(NOW_MS)
+    log.sync()
+    assert not log.is_sync_due(NOW_MS + 10**9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_syncs_of_many_logs_in_any_order_keep_their_promises(seed: int) -> None:
+    disk = SimDisk(seed)
+    executor = StepExecutor(seed)
+    logs = []
+    for number in range(4):
+        files = Files(disk)
+        log, _ = open_on(disk, files=files) if number == 0 else _open_beside(disk, files, number)
+        logs.append((log, Waiters(GroupSync(log, executor))))
+    for turn in range(60):
+        log, waiters = logs[turn * 7 % 4]
+        append_numbers(log, [turn])
+        waiters.wait_for(log.end_offset)
+        if disk.chance.random() < 0.4:
+            executor.run_one()
+    executor.run_all()
+    for log, waiters in logs:
+        assert waiters.told == dict.fromkeys(range(1, 16))
+        assert log.flushed_end_offset == log.end_offset == 15
+
+
+def _open_beside(disk: SimDisk, files: Files, number: int) -> tuple[PartitionLog, object]:
+    return open_log(files, f"/data/t-{number}", with_small_segments(), now_ms=NOW_MS)
