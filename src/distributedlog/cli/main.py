@@ -1,0 +1,133 @@
+"""The command `dlog`: finds the command asked for, runs it, and turns what goes wrong into one line.
+
+| exit code | meaning                                                                   |
+|-----------|---------------------------------------------------------------------------|
+| 0         | done; what was asked about is sound                                       |
+| 1         | what was asked about is damaged, or is not there                          |
+| 2         | wrong usage: an unknown command, option, value or setting                 |
+| 3         | storage or environment: no permission, in use, no room, a disk error      |
+| 130       | interrupted by Ctrl-C                                                     |
+| 141       | whoever read the output left (`dlog log dump … | head`)                   |
+
+Data goes to stdout; everything else (errors, warnings, progress) to stderr.  An error is one line that says
+what is wrong and what to do.  `DLOG_DEBUG=1` in the environment shows the traceback as well.
+
+Nothing heavy is imported here: command groups are modules that `LazyGroup` imports when they are named.
+"""
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from distributedlog._version import __version__
+from distributedlog.cli.lazy import LazyGroup
+
+EXIT_UNSOUND = 1
+EXIT_USAGE = 2
+EXIT_STORAGE = 3
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+DEBUG_VARIABLE = "DLOG_DEBUG"
+
+HELP = """\
+A distributed commit log for Python and Spark that speaks Kafka's protocol and keeps Kafka's files.
+
+\b
+Three commands to try, on a directory that Log.open() or Apache Kafka has written:
+  dlog log verify DIR             is every byte of it sound?
+  dlog log dump DIR --records     what is in it?
+  dlog log compact DIR --dry-run  what would compaction gain?
+
+\b
+Exit codes: 0 done, 1 not sound or not found, 2 wrong usage, 3 storage or environment, 130 interrupted.
+More: docs/cli.md, and --help on every command.
+"""
+
+COMMANDS = {
+    "log": ("distributedlog.cli.log:group", "Look into the files of logs, check them, mend them; no server."),
+}
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+root = click.version_option(__version__, prog_name="dlog", message="%(prog)s %(version)s")(
+    LazyGroup(name="dlog", help=HELP, commands_at=COMMANDS, context_settings=CONTEXT)
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `dlog`; the exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # no terminal's alphabet has every letter
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with root.make_context("dlog", given) as context:  # click's own main would print and exit by itself
+            code = root.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except Exception as error:
+        return _explain(error)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: Exception) -> int:
+    """One line on stderr, and the exit code."""
+    if isinstance(error, BrokenPipeError):
+        _silence_stdout()
+        return EXIT_BROKEN_PIPE
+    if os.environ.get(DEBUG_VARIABLE) == "1":
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return EXIT_USAGE
+    message, code = _describe(error)
+    click.echo(f"dlog: {' '.join(message.split())}", err=True)
+    return code
+
+
+def _describe(error: Exception) -> tuple[str, int]:
+    if isinstance(error, click.UsageError):
+        command = error.ctx.command_path if error.ctx is not None else "dlog"
+        return f"{error.format_message()} (see {command} --help)", EXIT_USAGE
+    if isinstance(error, click.ClickException):
+        return error.format_message(), error.exit_code
+    from distributedlog.model.errors import (
+        ConfigError,
+        CorruptLogError,
+        DlogError,
+        InvalidNameError,
+        StorageError,
+    )
+
+    if isinstance(error, ConfigError | InvalidNameError):
+        return str(error), EXIT_USAGE
+    if isinstance(error, StorageError) and not isinstance(error, CorruptLogError):
+        return str(error), EXIT_STORAGE
+    if isinstance(error, DlogError):
+        return str(error), EXIT_UNSOUND
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}", EXIT_STORAGE
+    kind = type(error).__name__
+    return (
+        f"a bug in dlog: {kind}: {error}; please report it with what {DEBUG_VARIABLE}=1 shows",
+        EXIT_STORAGE,
+    )
+
+
+def _silence_stdout() -> None:
+    """What is still buffered has no reader: the interpreter must not complain about it when it exits."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
