@@ -1,0 +1,1 @@
+"""`make bench`: speed as ratios within one run, against what the same machine does without us."""

@@ -1,0 +1,42 @@
+"""What a section of the bench gives, and how it is measured: interleaved rounds, medians."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+
+class Figure(NamedTuple):
+    name: str
+    value: float
+    unit: str
+    aim: str = ""
+    """What the design asks for, in words; empty for a figure that is only reported."""
+    reached: bool | None = None
+
+
+def at_least(name: str, value: float, unit: str, aim: float) -> Figure:
+    return Figure(name, value, unit, f"≥ {aim:g}", value >= aim)
+
+
+def at_most(name: str, value: float, unit: str, aim: float) -> Figure:
+    return Figure(name, value, unit, f"≤ {aim:g}", value <= aim)
+
+
+@contextmanager
+def stopwatch() -> Iterator[Callable[[], float]]:
+    """Seconds since the block began; stops when it ends."""
+    started = time.perf_counter()
+    ended: list[float] = []
+    yield lambda: (ended[0] if ended else time.perf_counter()) - started
+    ended.append(time.perf_counter())
+
+
+def medians(rounds: int, *contestants: Callable[[], float]) -> list[float]:
+    """Each contestant's median seconds, run in turns so that a noisy minute strikes all alike."""
+    times: list[list[float]] = [[] for _ in contestants]
+    for _ in range(rounds):
+        for seconds, contestant in zip(times, contestants, strict=True):
+            seconds.append(contestant())
+    return [statistics.median(seconds) for seconds in times]

@@ -1,0 +1,118 @@
+"""The log against the bare operating system: append, random read, recovery."""
+
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+
+from distributedlog.model.config import MIB, LogConfig
+from distributedlog.ports.disk import SystemDisk
+from distributedlog.records.record import Record, encode_batch
+from distributedlog.storage.files import Files
+from distributedlog.storage.log import PartitionLog
+from distributedlog.storage.recovery import open_log
+from tests.bench.figures import Figure, at_least, at_most, medians, stopwatch
+
+NOW_MS = 1_700_000_000_000
+READS = 5_000
+SMALL_LOG_BYTES = 20 * MIB
+LARGE_LOG_BYTES = 2048 * MIB
+
+
+def batch_of(size: int) -> bytearray:
+    """A batch of about `size` bytes, of records of about a hundred."""
+    count = max(1, (size - 61) // 110)
+    value = random.Random(size).randbytes((size - 61) // count - 8)
+    return encode_batch([Record(value, timestamp_ms=NOW_MS)] * count)
+
+
+def fresh_log(directory: str, name: str) -> PartitionLog:
+    return open_log(Files(SystemDisk()), f"{directory}/{name}-0", LogConfig(), now_ms=NOW_MS)[0]
+
+
+def append_rate(directory: str, size: int, count: int) -> tuple[float, float]:
+    """(ratio of os.write's time to ours for the same bytes, our microseconds a batch)."""
+    batch = batch_of(size)
+
+    def bare() -> float:
+        path = f"{directory}/bare"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        with stopwatch() as seconds:
+            for _ in range(count):
+                os.write(descriptor, batch)
+        os.close(descriptor)
+        os.unlink(path)
+        return seconds()
+
+    def ours() -> float:
+        log = fresh_log(directory, "append")
+        with stopwatch() as seconds:
+            for _ in range(count):
+                log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+        log.abandon()
+        shutil.rmtree(log.directory)
+        return seconds()
+
+    bare_seconds, our_seconds = medians(9, bare, ours)
+    return bare_seconds / our_seconds, our_seconds / count * 1e6
+
+
+def fill(log: PartitionLog, size_bytes: int) -> None:
+    batch = batch_of(16 * 1024)
+    data = b"".join([batch] * 16)
+    while log.size_bytes < size_bytes:
+        log.append_as_leader(bytearray(data), leader_epoch=0, now_ms=NOW_MS)
+    log.sync()
+
+
+def reader(log: PartitionLog) -> Callable[[], float]:
+    """Reads one batch at a random offset, again and again."""
+    chance = random.Random(1)
+
+    def read() -> float:
+        offsets = [chance.randrange(log.end_offset) for _ in range(READS)]
+        with stopwatch() as seconds:
+            for offset in offsets:
+                region = log.read(offset, 4096).region
+                assert region is not None
+                region.read()
+                region.close()
+        return seconds()
+
+    return read
+
+
+def read_and_recover(directory: str) -> list[Figure]:
+    small, large = fresh_log(directory, "small"), fresh_log(directory, "large")
+    fill(small, SMALL_LOG_BYTES)
+    fill(large, LARGE_LOG_BYTES)
+    small_seconds, large_seconds = medians(7, reader(small), reader(large))
+    size, path = large.size_bytes, large.directory
+    small.abandon()
+    large.abandon()
+    with stopwatch() as seconds:
+        recovered, report = open_log(Files(SystemDisk()), path, LogConfig(), now_ms=NOW_MS)
+    assert report.scanned_bytes == size
+    recovered.abandon()
+    return [
+        at_most("random read by offset, 2 GB log / 20 MB log", large_seconds / small_seconds, "×", 1.3),
+        Figure("random read by offset in 2 GB", large_seconds / READS * 1e6, "µs"),
+        Figure("recovery, every byte read and checked", seconds() / (size / 1e9), "s/GB"),
+    ]
+
+
+def run() -> list[Figure]:
+    directory = tempfile.mkdtemp(prefix="dlog-bench-")
+    try:
+        ratio_16k, micros_16k = append_rate(directory, 16 * 1024, 2_000)
+        ratio_1k, micros_1k = append_rate(directory, 1024, 10_000)
+        return [
+            at_least("append 16 KiB batches / os.write of the same bytes", ratio_16k, "×", 0.5),
+            Figure("append 16 KiB batch", micros_16k, "µs"),
+            at_least("append 1 KiB batches / os.write of the same bytes", ratio_1k, "×", 0.2),
+            Figure("append 1 KiB batch", micros_1k, "µs"),
+            *read_and_recover(directory),
+        ]
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
