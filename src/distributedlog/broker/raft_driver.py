@@ -1,0 +1,357 @@
+"""Performs what a Raft node decides, in the order it asks for.
+
+    message, timer, request  ->  node  ->  ready:  send, restore, apply, answer reads
+                                              \\->  persist, in the executor, one at a time
+                                                     hard state, snapshot, truncation, entries, sync
+                                                     -> advance -> ready ...
+
+The driver runs on one thread, the scheduler's.  Storage blocks, so it runs in the executor; while it does,
+messages are still handled, and what they ask to be persisted gathers into the next write: one sync serves
+many.  Nothing is polled: the scheduler is asked to wake the driver when the node's next deadline comes.
+
+What a crash does: the process is gone; the storage recovers; the node starts as a follower.  If the
+storage lost what it had synced, the node takes a new incarnation before anything else, durably, and so
+is no voter until it is removed and added again.
+
+What an error does: a write or sync that fails is never tried again.  The driver stops, `failed` is told,
+and whoever waits gets LeadershipLostError, because nobody knows what will become of it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from distributedlog.model.errors import ConsensusError, LeadershipLostError, MalformedMessageError
+from distributedlog.ports.clock import Clock
+from distributedlog.ports.executor import Done, Executor, Outcome
+from distributedlog.ports.randomness import Randomness
+from distributedlog.ports.transport import Transport
+from distributedlog.raft import (
+    Change,
+    Entry,
+    EntryKind,
+    HardState,
+    Membership,
+    Message,
+    Persist,
+    RaftConfig,
+    RaftNode,
+    Ready,
+    Recovered,
+    Role,
+    Snapshot,
+    Status,
+    codec,
+)
+
+INCARNATION_MAX = 2**62
+
+
+class Loaded(NamedTuple):
+    recovered: Recovered
+    lost: bool
+    """Something that had been synced is not there any more."""
+
+
+class RaftStorage(Protocol):
+    """Where one node's state lives.  Every method may block and may raise; after that it is not used."""
+
+    def load(self) -> Loaded:
+        """What was durable.  A torn tail is cut; a gap behind the synced end is reported as lost."""
+        ...
+
+    def save_hard_state(self, hard_state: HardState) -> None:
+        """Durable on return; a crash within leaves the old or the new one."""
+        ...
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Durable on return; a crash within leaves the old or the new one."""
+        ...
+
+    def reset_log(self, next_index: int) -> None:
+        """Drops every entry; durable on return.  The next one appended is `next_index`."""
+        ...
+
+    def truncate_from(self, index: int) -> None:
+        """Drops entries from `index` on; durable on return, so that no old tail returns behind new ones."""
+        ...
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Continues the log; durable after `sync`."""
+        ...
+
+    def sync(self) -> None: ...
+
+    def trim_before(self, index: int) -> None:
+        """Entries before `index` are in the snapshot and may go, now or later."""
+        ...
+
+
+class StateMachine(Protocol):
+    """What the log drives.  Called on the driver's thread, in the log's order."""
+
+    def apply(self, entry: Entry) -> object:
+        """Applies a committed command; what it returns goes to whoever proposed it here."""
+        ...
+
+    def snapshot(self) -> bytes: ...
+
+    def restore(self, data: bytes) -> None: ...
+
+
+class Scheduler(Protocol):
+    """The driver's thread."""
+
+    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> None: ...
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Runs `callback` on the driver's thread; may be called from any."""
+        ...
+
+
+class _Proposal(NamedTuple):
+    term: int
+    done: Done[object]
+
+
+class _Read(NamedTuple):
+    read_index: int
+    done: Done[None]
+
+
+def write_persist(storage: RaftStorage, persist: Persist) -> None:
+    """Makes a `Persist` durable.  The order is what makes a crash between two steps harmless."""
+    if persist.hard_state is not None:
+        storage.save_hard_state(persist.hard_state)
+    if persist.snapshot is not None:
+        storage.save_snapshot(persist.snapshot)
+        if persist.snapshot_installed:
+            storage.reset_log(persist.snapshot.index + 1)
+    if persist.truncate_from is not None:
+        storage.truncate_from(persist.truncate_from)
+    if persist.entries:
+        storage.append(persist.entries)
+        storage.sync()
+    if persist.snapshot is not None and not persist.snapshot_installed:
+        storage.trim_before(persist.log_start_index)
+
+
+class RaftDriver:
+    def __init__(
+        self,
+        node_id: int,
+        config: RaftConfig,
+        bootstrap: Membership,
+        machine: StateMachine,
+        *,
+        storage: RaftStorage,
+        transport: Transport,
+        executor: Executor,
+        clock: Clock,
+        scheduler: Scheduler,
+        randomness: Randomness,
+        snapshot_interval_entries: int,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Recovers (this blocks) and begins to follow."""
+        self._config = config
+        self._machine = machine
+        self._storage = storage
+        self._transport = transport
+        self._executor = executor
+        self._clock = clock
+        self._scheduler = scheduler
+        self._failed = failed
+        self._snapshot_interval_entries = snapshot_interval_entries
+        self._proposals: dict[int, _Proposal] = {}
+        self._reads: dict[int, Done[None]] = {}
+        self._reads_confirmed: deque[_Read] = deque()
+        self._next_request_id = 0
+        self._wake_ms: int | None = None
+        self._pumping = False
+        self._stopped = False
+
+        recovered = _recover(storage, randomness)
+        if recovered.snapshot is not None:
+            machine.restore(recovered.snapshot.data)
+        self._applied_index = self._snapshot_index = recovered.snapshot.index if recovered.snapshot else 0
+        self.node = RaftNode(node_id, config, randomness.between, bootstrap, recovered, clock.monotonic_ms())
+        transport.on_receive(self.receive)
+        self._arm()
+
+    # --- requests ------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Status:
+        return self.node.status
+
+    def propose(self, payload: bytes, done: Done[object]) -> None:
+        """`done` gets what the state machine returned, or LeadershipLostError; raises if nothing was done."""
+        entry = self.node.propose([payload])
+        self._proposals[entry.index] = _Proposal(entry.term, done)
+        self._pump()
+
+    def change_membership(self, change: Change, done: Done[object]) -> None:
+        """As `propose`; `done` gets None once the change is made."""
+        entry = self.node.change_membership(change)
+        self._proposals[entry.index] = _Proposal(entry.term, done)
+        self._pump()
+
+    def read(self, done: Done[None]) -> None:
+        """`done` is called when the state machine may be read as of now, or with LeadershipLostError."""
+        self._next_request_id += 1
+        self.node.read_index(self._next_request_id)
+        self._reads[self._next_request_id] = done
+        self._pump()
+
+    def transfer_leadership(self, target: int) -> None:
+        self.node.transfer_leadership(target, self._clock.monotonic_ms())
+        self._pump()
+
+    def stop(self) -> None:
+        """Takes part no more.  What is being written may still become durable."""
+        if not self._stopped:
+            self._stopped = True
+            self._fail_waiting()
+
+    # --- events --------------------------------------------------------------------------------
+
+    def receive(self, sender: int, data: bytes) -> None:
+        """A message came; one that is malformed, or that lies about its sender, is dropped."""
+        if self._stopped:
+            return
+        try:
+            message = codec.decode(data, self._config)
+        except MalformedMessageError:
+            return
+        if message.sender == sender:
+            self._handle(message)
+
+    def _handle(self, message: Message) -> None:
+        try:
+            self.node.step(message, self._clock.monotonic_ms())
+        except ConsensusError as error:
+            self._fail(error)
+            return
+        self._pump()
+
+    def _wake(self, planned_ms: int) -> None:
+        if self._stopped or self._wake_ms != planned_ms:
+            return
+        self._wake_ms = None
+        now_ms = self._clock.monotonic_ms()
+        deadline_ms = self.node.next_deadline_ms()
+        if deadline_ms is not None and now_ms >= deadline_ms:
+            self.node.tick(now_ms)
+            self._pump()
+        else:
+            self._arm()
+
+    def _arm(self) -> None:
+        """One alarm is set at a time; one that goes off before the deadline sets the next."""
+        deadline_ms = self.node.next_deadline_ms()
+        if deadline_ms is not None and (self._wake_ms is None or deadline_ms < self._wake_ms):
+            self._wake_ms = deadline_ms
+            self._scheduler.call_at(deadline_ms, lambda: self._wake(deadline_ms))
+
+    # --- effects -------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Performs what is ready until nothing is.  What happens meanwhile joins the same loop."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while not self._stopped and self.node.has_ready:
+                self._perform(self.node.ready())
+        finally:
+            self._pumping = False
+        if self._proposals and self.node.core.role is not Role.LEADER:
+            self._fail_proposals()
+        if not self._stopped:
+            self._arm()
+
+    def _perform(self, ready: Ready) -> None:
+        for message in ready.messages:
+            self._transport.send(message.to, codec.encode(message))
+        if ready.restore is not None:
+            self._machine.restore(ready.restore.data)
+            self._applied_index = self._snapshot_index = ready.restore.index
+        if ready.persist is not None:
+            self._begin_persist(ready.persist)
+        self._apply(ready.committed)
+        for read in ready.reads:
+            self._reads_confirmed.append(_Read(read.read_index, self._reads.pop(read.request_id)))
+        if self._reads_confirmed:
+            self._answer_reads()
+        for request_id in ready.reads_lost:
+            self._reads.pop(request_id)(Outcome(error=_lost()))
+
+    def _begin_persist(self, persist: Persist) -> None:
+        def done(outcome: Outcome[None]) -> None:
+            self._scheduler.post(lambda: self._persisted(persist, outcome))
+
+        self._executor.run_blocking(lambda: write_persist(self._storage, persist), done)
+
+    def _persisted(self, persist: Persist, outcome: Outcome[None]) -> None:
+        if self._stopped:
+            return
+        if outcome.error is not None:
+            self._fail(outcome.error)
+            return
+        self.node.advance(persist)
+        self._pump()
+
+    def _apply(self, committed: Sequence[Entry]) -> None:
+        for entry in committed:
+            result = self._machine.apply(entry) if entry.kind is EntryKind.COMMAND else None
+            self._applied_index = entry.index
+            proposal = self._proposals.pop(entry.index, None)
+            if proposal is not None:
+                lost = proposal.term != entry.term
+                proposal.done(Outcome(error=_lost()) if lost else Outcome(result))
+        if self._applied_index - self._snapshot_index >= self._snapshot_interval_entries:
+            self._snapshot_index = self._applied_index
+            self.node.take_snapshot(self._applied_index, self._machine.snapshot())
+
+    def _answer_reads(self) -> None:
+        while self._reads_confirmed and self._reads_confirmed[0].read_index <= self._applied_index:
+            self._reads_confirmed.popleft().done(Outcome(None))
+
+    # --- endings -------------------------------------------------------------------------------
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._stopped:
+            self.stop()
+            self._failed(error)
+
+    def _fail_waiting(self) -> None:
+        self._fail_proposals()
+        reads, self._reads = list(self._reads.values()), {}
+        reads += [read.done for read in self._reads_confirmed]
+        self._reads_confirmed.clear()
+        for done in reads:
+            done(Outcome(error=_lost()))
+
+    def _fail_proposals(self) -> None:
+        proposals, self._proposals = self._proposals, {}
+        for proposal in proposals.values():
+            proposal.done(Outcome(error=_lost()))
+
+
+def _lost() -> LeadershipLostError:
+    return LeadershipLostError("the node stopped leading; what was asked of it may or may not happen yet")
+
+
+def _recover(storage: RaftStorage, randomness: Randomness) -> Recovered:
+    """Loads; a storage that lost something gets a new incarnation before it is used."""
+    recovered, lost = storage.load()
+    if not lost:
+        return recovered
+    incarnation = randomness.between(1, INCARNATION_MAX)
+    hard_state = recovered.hard_state._replace(incarnation=incarnation)
+    storage.save_hard_state(hard_state)
+    return recovered._replace(hard_state=hard_state)
+
+
+__all__ = ["Loaded", "RaftDriver", "RaftStorage", "Scheduler", "StateMachine", "write_persist"]

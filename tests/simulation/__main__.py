@@ -1,0 +1,67 @@
+"""Runs seeded simulations: `python -m tests.simulation --seed 1 --runs 20 --seconds 30`.
+
+Prints each seed with what happened in it, and at the end logical hours per wall hour.  A failure prints
+its seed, the invariant that broke and the last part of the trace, and ends with exit code 1; the same seed
+gives the same trace.
+"""
+
+import argparse
+import sys
+import time
+
+from tests.simulation.faults import FLAVOURS
+from tests.simulation.raft_cluster import RaftCluster
+
+
+def main() -> int:
+    arguments = _parse()
+    started, started_cpu = time.monotonic(), time.process_time()
+    failed: list[int] = []
+    for seed in range(arguments.seed, arguments.seed + arguments.runs):
+        if not _run(seed, arguments):
+            failed.append(seed)
+            if not arguments.keep_going:
+                break
+    wall_s, cpu_s = time.monotonic() - started, time.process_time() - started_cpu
+    runs = seed - arguments.seed + 1
+    per_wall, per_cpu = runs * arguments.seconds / wall_s, runs * arguments.seconds / cpu_s
+    print(f"{runs} runs of {arguments.seconds} s in {wall_s:.1f} s")
+    print(f"{per_wall:.0f} logical hours per wall hour, {per_cpu:.0f} per hour of processor time")
+    if failed:
+        print(f"failed seeds: {' '.join(map(str, failed))}")
+    return 1 if failed else 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--runs", type=int, default=20, help="how many seeds, one after the other")
+    parser.add_argument("--seconds", type=int, default=30, help="virtual seconds of each run")
+    parser.add_argument("--nodes", type=int, choices=(3, 5), help="voters at the start; by default drawn")
+    parser.add_argument("--flavour", choices=list(FLAVOURS), help="the kind of faults; by default drawn")
+    parser.add_argument("--trace", type=int, default=120, help="lines of trace to print after a failure")
+    parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
+    return parser.parse_args()
+
+
+def _run(seed: int, arguments: argparse.Namespace) -> bool:
+    cluster = RaftCluster(seed, arguments.nodes, arguments.flavour)
+    try:
+        report = cluster.run(arguments.seconds)
+    except Exception as error:
+        print(
+            f"seed {seed} FAILED ({cluster.flavour}, {cluster.voters} voters) {type(error).__name__}: {error}"
+        )
+        for line in cluster.trace.lines(arguments.trace):
+            print(line)
+        return False
+    print(
+        f"seed {seed} ok: {report.flavour}, {report.nodes} voters, {report.terms} terms, "
+        f"{report.decided} decided, {report.operations} operations, "
+        f"{report.messages} messages, {report.events} events"
+    )
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,218 @@
+"""The driver's own duties: order, refusal of noise, and what happens when the disk fails or forgets.
+
+How it behaves in a cluster under faults is the simulation's subject.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from distributedlog.broker.raft_driver import RaftDriver
+from distributedlog.model.errors import LeadershipLostError, NotLeaderError
+from distributedlog.ports.executor import Outcome
+from distributedlog.ports.randomness import SeededRandomness
+from distributedlog.ports.transport import Receive
+from distributedlog.raft import AddObserver, Entry, HardState, Membership, RaftConfig, Role, codec
+from distributedlog.raft.messages import Heartbeat, VoteReply, VoteRequest
+from tests.simulation.clock import ManualClock
+from tests.simulation.disk import SimDisk
+from tests.simulation.executor import StepExecutor
+from tests.simulation.raft_storage import DIRECTORY, DiskRaftStorage
+
+CONFIG = RaftConfig()
+
+
+class Words:
+    """A state machine that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.words: list[bytes] = []
+
+    def apply(self, entry: Entry) -> object:
+        self.words.append(entry.payload)
+        return len(self.words)
+
+    def snapshot(self) -> bytes:
+        return b" ".join(self.words)
+
+    def restore(self, data: bytes) -> None:
+        self.words = data.split()
+
+
+class Bench:
+    """One driver with everything it touches in reach; also its transport and its thread."""
+
+    def __init__(
+        self, *voters: int, disk: SimDisk | None = None, snapshot_interval_entries: int = 1000
+    ) -> None:
+        self.disk = disk or SimDisk(1)
+        self.storage = DiskRaftStorage(self.disk, lambda what, value: None)
+        if disk is None:
+            self.storage.format()
+            self.storage = DiskRaftStorage(self.disk, lambda what, value: None)
+        self.clock = ManualClock()
+        self.executor = StepExecutor()
+        self.words = Words()
+        self.sent: list[tuple[int, bytes]] = []
+        self.alarms: list[tuple[int, Callable[[], None]]] = []
+        self.failures: list[BaseException] = []
+        self.driver = RaftDriver(
+            1,
+            CONFIG,
+            Membership.of_voters(*voters),
+            self.words,
+            storage=self.storage,
+            transport=self,
+            executor=self.executor,
+            clock=self.clock,
+            scheduler=self,
+            randomness=SeededRandomness(1),
+            snapshot_interval_entries=snapshot_interval_entries,
+            failed=self.failures.append,
+        )
+
+    def send(self, node_id: int, message: bytes) -> None:
+        self.sent.append((node_id, message))
+
+    def on_receive(self, receive: Receive) -> None:
+        self.receive = receive
+
+    def close(self) -> None:
+        return None
+
+    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> None:
+        self.alarms.append((monotonic_ms, callback))
+
+    def post(self, callback: Callable[[], None]) -> None:
+        callback()
+
+    def ring(self) -> None:
+        """Time goes on to the next alarm."""
+        self.alarms.sort(key=lambda alarm: alarm[0])
+        due_ms, callback = self.alarms.pop(0)
+        self.clock.advance(max(0, due_ms - self.clock.monotonic_ms()))
+        callback()
+
+    def lead(self) -> None:
+        """A lone voter elects itself."""
+        self.ring()
+        self.executor.run_all()
+        assert self.driver.status.role is Role.LEADER
+
+
+def test_a_proposal_is_answered_with_what_the_state_machine_made_of_it() -> None:
+    bench = Bench(1)
+    bench.lead()
+    answers: list[Outcome[object]] = []
+    bench.driver.propose(b"hello", answers.append)
+    assert not answers, "not before it is synced"
+    bench.executor.run_all()
+    assert [answer.value() for answer in answers] == [1]
+    assert bench.words.words == [b"hello"]
+
+
+def test_nothing_wakes_a_lone_leader() -> None:
+    bench = Bench(1)
+    bench.lead()
+    bench.ring()  # the alarm of the campaign, which is over
+    assert bench.alarms == []
+
+
+def test_a_restart_finds_everything_again_in_snapshot_and_log() -> None:
+    bench = Bench(1, snapshot_interval_entries=3)
+    bench.lead()
+    for word in (b"a", b"b", b"c", b"d"):
+        bench.driver.propose(word, lambda outcome: None)
+        bench.executor.run_all()
+    bench.disk.crash("drop")
+    again = Bench(1, disk=bench.disk)
+    assert again.words.words == [b"a", b"b"], "the snapshot; the rest is not known to be committed yet"
+    again.lead()
+    assert again.words.words == [b"a", b"b", b"c", b"d"]
+    assert again.driver.status.term == bench.driver.status.term + 1
+
+
+def test_a_read_waits_until_the_state_machine_is_there() -> None:
+    bench = Bench(1)
+    bench.lead()
+    seen: list[list[bytes]] = []
+    bench.driver.propose(b"x", lambda outcome: None)
+    bench.executor.run_all()
+    bench.driver.read(lambda outcome: seen.append(list(bench.words.words)))
+    assert seen == [[b"x"]]
+
+
+def test_a_change_of_members_is_answered_when_it_is_made() -> None:
+    bench = Bench(1)
+    bench.lead()
+    answers: list[Outcome[object]] = []
+    bench.driver.change_membership(AddObserver(2), answers.append)
+    bench.executor.run_all()
+    assert [answer.error for answer in answers] == [None]
+    assert 2 in bench.driver.status.membership.observers
+
+
+def test_noise_and_messages_under_a_false_name_are_dropped() -> None:
+    bench = Bench(1, 2, 3)
+    bench.receive(2, b"noise")
+    bench.receive(2, codec.encode(Heartbeat(3, 1, 9, 0, 1)))
+    assert bench.driver.status.term == 0
+    bench.receive(3, codec.encode(Heartbeat(3, 1, 9, 0, 1)))
+    assert bench.driver.status.term == 9
+
+
+def test_a_vote_is_sent_after_the_sync_and_not_before() -> None:
+    bench = Bench(1, 2, 3)
+    bench.receive(2, codec.encode(VoteRequest(2, 1, 1, 0, 0, 0, False, False)))
+    assert bench.sent == []
+    bench.executor.run_all()
+    assert bench.sent == [(2, codec.encode(VoteReply(1, 2, 1, False, True)))]
+
+
+def test_a_failed_sync_ends_the_driver_and_whoever_waits_is_told_that_nobody_knows() -> None:
+    bench = Bench(1)
+    bench.lead()
+    answers: list[Outcome[object]] = []
+    bench.driver.propose(b"x", answers.append)
+    bench.disk.inject("sync")
+    bench.executor.run_all()
+    assert [type(answer.error) for answer in answers] == [LeadershipLostError]
+    assert [type(failure) for failure in bench.failures] == [OSError]
+    bench.disk.heal()
+    operations = bench.disk.operations
+    bench.receive(2, codec.encode(Heartbeat(2, 1, 9, 0, 1)))
+    bench.executor.run_all()
+    assert bench.disk.operations == operations, "a failed disk is never written again"
+
+
+def test_a_leader_that_is_overruled_tells_its_callers() -> None:
+    bench = Bench(1, 2, 3)
+    bench.ring()
+    bench.receive(2, codec.encode(VoteReply(2, 1, 1, True, True)))
+    bench.executor.run_all()
+    bench.receive(2, codec.encode(VoteReply(2, 1, 1, False, True)))
+    bench.executor.run_all()
+    answers: list[object] = []
+    bench.driver.propose(b"x", lambda outcome: answers.append(type(outcome.error)))
+    bench.driver.read(lambda outcome: answers.append(type(outcome.error)))
+    bench.receive(3, codec.encode(Heartbeat(3, 1, 2, 0, 1)))
+    assert answers == [LeadershipLostError, LeadershipLostError]
+    with pytest.raises(NotLeaderError):
+        bench.driver.propose(b"y", lambda outcome: None)
+
+
+def test_a_storage_that_lost_something_gets_a_new_incarnation_for_good() -> None:
+    bench = Bench(1)
+    bench.lead()
+    bench.disk.crash("drop")
+    for name in bench.disk.list_directory(DIRECTORY):
+        bench.disk.remove(f"{DIRECTORY}/{name}")
+    again = Bench(1, disk=bench.disk)
+    incarnation = again.driver.node.core.incarnation
+    assert incarnation > 0
+    assert not again.driver.node.may_vote
+    assert again.alarms == [], "it never campaigns"
+    bench.disk.crash("drop")
+    loaded = DiskRaftStorage(bench.disk, lambda what, value: None).load()
+    assert not loaded.lost
+    assert loaded.recovered.hard_state == HardState(incarnation=incarnation)
