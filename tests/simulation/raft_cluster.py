@@ -13,6 +13,7 @@ from distributedlog.ports.executor import Outcome
 from distributedlog.raft import Entry, Membership, RaftConfig, codec
 from tests.simulation.checkers import Checker, Operation
 from tests.simulation.checkers.durable_commit import DurableCommit
+from tests.simulation.checkers.durable_vote import DurableVote
 from tests.simulation.checkers.election_safety import ElectionSafety
 from tests.simulation.checkers.leader_append_only import LeaderAppendOnly
 from tests.simulation.checkers.leader_completeness import LeaderCompleteness
@@ -93,6 +94,7 @@ class RaftCluster:
             self.log_checkers[2],
         ]
         self.one_vote = OneVote(self)
+        self.durable_vote_checker = DurableVote(self)
 
     def _make_host(self, node_id: int) -> Host:
         wild = self.chance.random() < (0.6 if self.flavour == "churn" else 0.3)
@@ -152,7 +154,9 @@ class RaftCluster:
     def sent(self, host: Host, node_id: int, message: bytes) -> None:
         self.trace.add(self.loop.now_us, f"-> {node_id}", host.node_id, message)
         if message[1] in _VOTE_TYPES and host.incarnation is not None:
-            self.one_vote.on_send(host.node_id, host.incarnation, codec.decode(message, self.config))
+            vote = codec.decode(message, self.config)
+            self.one_vote.on_send(host.node_id, host.incarnation, vote)
+            self.durable_vote_checker.on_send(host.node_id, host.incarnation, vote)
         self.network.send(host.node_id, node_id, message)
 
     def _deliver(self, sender: int, receiver: int, message: bytes) -> None:
@@ -200,6 +204,9 @@ class RaftCluster:
 
     def durable_term(self, node_id: int, index: int) -> int | None:
         return self.hosts[node_id].durable.get(index)
+
+    def durable_vote(self, node_id: int) -> tuple[int, int | None]:
+        return self.hosts[node_id].durable_vote
 
     def incarnation(self, node_id: int) -> int | None:
         return self.hosts[node_id].incarnation

@@ -69,6 +69,7 @@ class Host:
         self.driver: RaftDriver | None = None
         self.machine = ListMachine(lambda entry: None, lambda: None)
         self.durable: dict[int, int] = {}
+        self.durable_vote: tuple[int, int | None] = (0, None)
         self.incarnation: int | None = 0
         self.seen: tuple[object, ...] = ()
         self.paused = False
@@ -92,6 +93,7 @@ class Host:
             return
         core = self.driver.node.core
         kept = {i: core.log.term_at(i) for i in range(core.log.base_index, core.log.last_index + 1)}
+        self.durable_vote = (core.term, core.vote)
         self._check_kept(kept, core.incarnation, core.commit_index)
         self.cluster.trace.add(self.cluster.loop.now_us, "starts", self.node_id, self._spell())
         self.cluster.observe(self)
@@ -230,6 +232,8 @@ class Host:
         if what == "append":
             self.durable.update((entry.index, entry.term) for entry in value)
             self.cluster.stored(self, value)
+        elif what == "vote":
+            self.durable_vote = value
         elif what == "truncate":
             for index in [index for index in self.durable if index >= value]:
                 del self.durable[index]

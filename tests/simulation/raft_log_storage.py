@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from distributedlog.broker.raft_storage import LOG_DIRECTORY, LogRaftStorage
 from distributedlog.ports.clock import Clock
-from distributedlog.raft import Entry
+from distributedlog.raft import Entry, HardState
 from distributedlog.records.batch import HEADER_BYTES, scan
 from distributedlog.records.record import decode_batch
 from distributedlog.storage.files import Files
@@ -17,6 +17,10 @@ class ObservedLogStorage(LogRaftStorage):
         super().__init__(Files(disk), DIRECTORY, clock)
         self._observe = observe
         self._pending: list[Entry] = []
+
+    def save_hard_state(self, hard_state: HardState) -> None:
+        super().save_hard_state(hard_state)
+        self._observe("vote", (hard_state.term, hard_state.vote))
 
     def append(self, entries: Sequence[Entry]) -> None:
         super().append(entries)

@@ -33,14 +33,14 @@ MUTANTS = [
         "raft/election.py",
         "core.promise(VoteReply(core.node_id, request.sender, core.term, False, granted))",
         "core.send(VoteReply(core.node_id, request.sender, core.term, False, granted))",
-        Seed(200, "churn", 3, "one vote"),
+        Seed(1, "churn", 3, "durable vote"),
     ),
     RaftMutant(
         "a term is used again after a restart",
         "raft/core.py",
         "        self.vote = vote\n        self.hard_state_dirty = True\n",
         "        self.vote = vote\n",
-        Seed(5, "duel", 3, "one vote"),
+        Seed(1, "duel", 3, "durable vote"),
     ),
     RaftMutant(
         "a restart forgets the vote",

@@ -30,8 +30,8 @@ _ENTRY_BYTES_MAX = 1 << 24
 
 
 class DiskRaftStorage:
-    """`observe` is told what is durable ("append", entries) and what soon may be no more ("truncate", index)
-    or ("reset", index)."""
+    """`observe` is told what is durable: ("append", entries) or ("vote", (term, vote)); and what soon may be
+    so no more: ("truncate", index) or ("reset", index)."""
 
     def __init__(self, disk: Disk, observe: Callable[[str, object], None]) -> None:
         self._disk = disk
@@ -147,6 +147,7 @@ class DiskRaftStorage:
         body = _SLOT.pack(self._sequence, hard_state.term, vote, hard_state.incarnation)
         self._hard.write_at(self._sequence % 2 * _SLOT_BYTES, body + _CRC.pack(zlib.crc32(body)))
         self._hard.sync()
+        self._observe("vote", (hard_state.term, hard_state.vote))
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         membership = codec.encode_membership(snapshot.membership)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from distributedlog.model.errors import CorruptLogError, DiskFullError, LogDirectoryFailedError
 from distributedlog.records.record import decode_batch
 from distributedlog.storage.producer_history import apply_batch
+from distributedlog.storage.producers import NO_COORDINATOR_EPOCH
 from distributedlog.storage.segment import Segment
 from distributedlog.storage.txn_index import AbortedTransaction
 
@@ -117,12 +118,16 @@ def aborted_transactions(log: "PartitionLog", start: int, end: int) -> list[Abor
 
 
 def verify_txn_index(log: "PartitionLog", segment: Segment) -> None:
-    """Entries that were read from a file are made again from the log, once, and the log wins."""
+    """Entries that were read from a file are made again from the log, once, and the log wins.
+
+    No entries are no proof that nothing was aborted: the file may be lost.  But a segment that no
+    transactional producer was seen by, as nearly all are, need not be walked for that.
+    """
     index = segment.txn_index
     if index.is_verified:
         return
     with contextlib.suppress(CorruptLogError):
-        if not index.entries():
+        if not index.entries() and not _may_hold_markers(log, segment):
             index.is_verified = True
             return
     states = log.producers_at(segment.base_offset)
@@ -133,3 +138,12 @@ def verify_txn_index(log: "PartitionLog", segment: Segment) -> None:
             index.append(entry)
     with contextlib.suppress(DiskFullError, LogDirectoryFailedError):  # a reader goes on without the file
         index.write_out()
+
+
+def _may_hold_markers(log: "PartitionLog", segment: Segment) -> bool:
+    """By the producers known at the segment's end: a marker leaves its coordinator's epoch with one."""
+    is_active = segment is log.segments.active
+    states = log.producers if is_active else log.snapshots.at(end_of(log, segment))
+    return states is None or any(
+        state.coordinator_epoch != NO_COORDINATOR_EPOCH or state.has_open_transaction for state in states
+    )

@@ -83,17 +83,21 @@ class SnapshotFiles:
         finally:
             managed.close()
 
+    def at(self, offset: int) -> ProducerStates | None:
+        """The snapshot of this very offset; None if there is none that is sound."""
+        data = self._files.read_small(self.path(offset)) if offset in self._offsets else None
+        with contextlib.suppress(CorruptLogError):
+            return None if data is None else ProducerStates.decode_snapshot(data)
+        return None
+
     def newest(self, at_most: int) -> tuple[int, ProducerStates] | None:
         """The newest sound snapshot at or below an offset; unsound ones are removed."""
         for offset in sorted(self._offsets, reverse=True):
             if offset > at_most:
                 continue
-            data = self._files.read_small(self.path(offset))
-            try:
-                if data is not None:
-                    return offset, ProducerStates.decode_snapshot(data)
-            except CorruptLogError:
-                pass
+            states = self.at(offset)
+            if states is not None:
+                return offset, states
             with contextlib.suppress(LogDirectoryFailedError):  # what is out of use can still be read
                 self.remove(offset)
         return None

@@ -45,6 +45,10 @@ class View(Protocol):
         """The term of the entry that would survive a crash of the node now."""
         ...
 
+    def durable_vote(self, node_id: int) -> tuple[int, int | None]:
+        """The term and the vote in it that would survive a crash of the node now."""
+        ...
+
     def incarnation(self, node_id: int) -> int | None:
         """The incarnation on the node's disk."""
         ...

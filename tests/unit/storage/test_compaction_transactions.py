@@ -35,7 +35,6 @@ def test_aborted_records_go_and_do_not_replace_what_was_committed() -> None:
     assert keyed.log.aborted_transactions(0, 4) != []
     keyed.roll_and_compact()
     assert keyed.table() == {A: b"committed"}
-    assert keyed.log.aborted_transactions(0, 4) == []
     assert all(header.record_count == 0 or header.is_control for header in keyed.batches()[1:])
 
 

@@ -207,6 +207,18 @@ def test_producers_and_aborted_transactions_are_kafkas(clean: LogStore, partitio
             assert ours[producer_id].last_offset == entry["lastOffset"]
 
 
+def test_a_lost_transaction_index_hides_no_abort(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "clean/data", tmp_path / "data")
+    for lost in (tmp_path / "data/transactions-0").glob("*.txnindex"):
+        lost.unlink()
+    store = LogStore.open(
+        SystemDisk(), str(tmp_path / "data"), clock=ManualClock(), randomness=SeededRandomness(1)
+    )
+    served = facts("clean/expected", "transactions-0")["served"]
+    assert visible(log_of(store, "transactions-0"), committed_only=True) == served["offsets_read_committed"]
+    store.abandon()
+
+
 @pytest.mark.parametrize("partition", CRASHED)
 def test_after_a_kill_we_recover_what_kafka_recovers(partition: str, tmp_path: Path) -> None:
     store = open_copy("crashed", tmp_path)
