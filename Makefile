@@ -36,7 +36,7 @@ format: $(READY) ## mend what ruff can mend
 	$(BIN)/ruff format .
 
 test: $(READY)   ## everything a change must pass, on both forms of the kernel
-	$(PYTEST) tests/unit tests/simulation tests/compat tests/system
+	$(PYTEST) tests/unit tests/simulation tests/compat tests/system tests/mutants
 	DLOG_KERNEL=interpreted $(PYTEST) tests/unit tests/simulation tests/compat tests/system
 
 simulate: $(READY) ## seeded simulations; SEED= RUNS= SECONDS=

@@ -42,9 +42,9 @@ def seed(mutant: Mutant, directory: Path) -> Path:
     return home
 
 
-def run_tests(mutant: Mutant, home: Path) -> subprocess.CompletedProcess[str]:
+def run_tests(tests: str, home: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests.split()],
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests.split()],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(home), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
@@ -55,7 +55,7 @@ def run_tests(mutant: Mutant, home: Path) -> subprocess.CompletedProcess[str]:
 
 
 def assert_caught(mutant: Mutant, directory: Path) -> None:
-    ran = run_tests(mutant, seed(mutant, directory))
+    ran = run_tests(mutant.tests, seed(mutant, directory))
     assert ran.returncode == TESTS_FAILED, (
         f"the bug '{mutant.name}' was not caught by {mutant.tests} (pytest's exit code {ran.returncode})\n"
         f"{ran.stdout[-2000:]}\n{ran.stderr[-2000:]}"
