@@ -95,6 +95,7 @@ class PartitionLog:
         self._epoch_file = SmallFile(files, f"{directory}/{LEADER_EPOCH_FILE}")
         self._unsynced_names = False
         self._unsynced_indexes: list[ManagedFile] = []
+        self._sealed_unsynced: list[Segment] = []
         self._unsynced_since_ms: int | None = None
         self._running_syncs: list[SyncJob] = []
         self._undone_syncs: list[SyncJob] = []
@@ -192,6 +193,7 @@ class PartitionLog:
         snapshot = self.snapshots.write(base_offset, self.producers)
         fresh = Segment.create(self.files, self.directory, base_offset, self.config.index_interval_bytes)
         sealed.seal()
+        self._sealed_unsynced.append(sealed)
         self._unsynced_names = True
         self._unsynced_indexes += [sealed.offset_index.file, sealed.time_index.file, snapshot]
         if sealed.txn_index.entries():
@@ -234,7 +236,7 @@ class PartitionLog:
         """
         self._check_open()
         self.files.check_usable()
-        dirty = [segment for segment in self.segments if segment.is_dirty]
+        dirty = [segment for segment in (*self._sealed_unsynced, self._active) if segment.is_dirty]
         pinned = [segment.log for segment in dirty]
         pinned += [managed for managed in self._unsynced_indexes if self.files.exists(managed.path)]
         also = self._undone_syncs + (self._running_syncs if also_running else [])
@@ -258,6 +260,7 @@ class PartitionLog:
         for undone in self._undone_syncs:
             undone.release()
         self._undone_syncs = []
+        self._sealed_unsynced = []
         self._unsynced_indexes = []
         self._unsynced_names = False
         self._unsynced_since_ms = None
@@ -341,10 +344,11 @@ class PartitionLog:
             place = segment.locate(offset)
             if place is None:
                 continue
-            lookups.check_extent(self, segment, place.position, place.next_offset)
+            segment_end = lookups.end_of(self, segment)
+            lookups.check_extent(segment, place.position, place.next_offset, segment_end)
             if place.base_offset >= bound:
                 break
-            end = self._end_position(segment, bound)
+            end = segment.size if bound >= segment_end else self._end_position(segment, bound)
             length = min(max(max_bytes, place.size if at_least_one else 0), end - place.position)
             if length <= 0 or (length < place.size and not at_least_one and max_bytes <= 0):
                 break
@@ -352,8 +356,6 @@ class PartitionLog:
         return ReadResult(None, offset)
 
     def _end_position(self, segment: Segment, bound: int) -> int:
-        if bound >= lookups.end_of(self, segment):
-            return segment.size
         place = segment.locate(bound)
         return segment.size if place is None else place.position
 
@@ -366,8 +368,9 @@ class PartitionLog:
             if place is None:
                 continue
             try:
+                segment_end = lookups.end_of(self, segment)
                 for batch in walk(segment.log, place.position, segment.size, check_crc=check_crc):
-                    lookups.check_extent(self, segment, batch.position, batch.header.next_offset)
+                    lookups.check_extent(segment, batch.position, batch.header.next_offset, segment_end)
                     if batch.header.base_offset >= end:
                         return
                     yield batch

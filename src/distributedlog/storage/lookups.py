@@ -92,12 +92,12 @@ def end_of(log: "PartitionLog", segment: Segment) -> int:
     return log.end_offset if next_base is None else next_base
 
 
-def check_extent(log: "PartitionLog", segment: Segment, position: int, next_offset: int) -> None:
+def check_extent(segment: Segment, position: int, next_offset: int, segment_end: int) -> None:
     """Offsets are not under a batch's checksum: the last batch's must not run into the next segment."""
-    if next_offset > end_of(log, segment):
+    if next_offset > segment_end:
         raise CorruptLogError(
             f"{segment.log.path} at position {position}: the batch claims offsets up to {next_offset - 1}, "
-            f"the segment ends at {end_of(log, segment) - 1}"
+            f"the segment ends at {segment_end - 1}"
         )
 
 

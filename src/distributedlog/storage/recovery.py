@@ -103,15 +103,17 @@ def open_log(
     is_clean: bool = False,
     recovery_point: int = 0,
     start_offset: int = 0,
+    first_dirty_offset: int = 0,
     high_watermark: int | None = None,
     randomness: Randomness | None = None,
     limits: RecordLimits = LIMITS,
 ) -> tuple[PartitionLog, RecoveryReport]:
     """The log in `directory`, made if it is not there.
 
-    `is_clean`: the last owner closed it.  `recovery_point` and `start_offset` come from the checkpoints.
+    `is_clean`: the last owner closed it.  `recovery_point`, `start_offset` and `first_dirty_offset` (below
+    it the log was compacted) come from the checkpoints.
     """
-    opening = _Opening(files, directory, config, is_clean, recovery_point, start_offset)
+    opening = _Opening(files, directory, config, is_clean, recovery_point, start_offset, first_dirty_offset)
     opening.run(now_ms)
     report = opening.report
     log = PartitionLog(
@@ -144,11 +146,13 @@ class _Opening:
         is_clean: bool,
         recovery_point: int,
         start_offset: int,
+        first_dirty_offset: int,
     ) -> None:
         self.files = files
         self.directory = directory
         self.interval = config.index_interval_bytes
         self.compacts = config.compacts
+        self.first_dirty_offset = first_dirty_offset
         self.recovery_point = recovery_point
         self.start_offset = start_offset
         self.end_offset = start_offset
@@ -298,10 +302,18 @@ class _Opening:
             segment.time_index.release()
 
     def _ends_before(self, previous: Segment, following: Segment) -> bool:
-        """Whether the log ends with `previous`, because what should stand before `following` is missing."""
+        """Whether the log ends with `previous`, because what should stand before `following` is missing.
+
+        Kafka's compaction leaves segments that end early, ours does not: a gap is right only where the log
+        was compacted, or where a copy of such a log has one that no index spans.
+        """
         reason = f"the next segment begins at {following.base_offset}, the log ends at {self.end_offset}"
         behind = self.segments.from_offset(following.base_offset)
-        if self.compacts and any(segment.size for segment in behind):
+        is_right = (
+            following.base_offset <= self.first_dirty_offset
+            or following.base_offset - previous.base_offset > RELATIVE_OFFSET_MAX
+        )
+        if is_right and any(segment.size for segment in behind):
             self.report.notes.append(f"{previous.log.path}: {reason}")
             return False
         self._cut(previous, BadBatchError(previous.size, reason))
@@ -430,21 +442,33 @@ class _Opening:
         segment.close()
 
     def _quarantine(self, segment: Segment, position: int, later: list[Segment]) -> list[str]:
-        """Copies the tail, then moves the segments behind it.  Interrupted, it is done again."""
+        """Copies the tail, then moves the segments behind it.  Interrupted, it is done again.
+
+        Nothing that was quarantined before is written over: an interrupted run may leave a copy twice.
+        """
         home = f"{self.directory}/{QUARANTINE}"
         self.files.make_directory(home)
         moved = []
         if position < segment.size:
-            moved.append(f"{home}/{file_name(segment.base_offset, LOG_SUFFIX)}.{position}")
+            name = f"{file_name(segment.base_offset, LOG_SUFFIX)}.{position}"
+            moved.append(self._free_path(f"{home}/{name}"))
             self._copy(segment, position, moved[0])
         for other in later:
-            source, path = other.log.path, f"{home}/{file_name(other.base_offset, LOG_SUFFIX)}"
+            source = other.log.path
+            path = self._free_path(f"{home}/{file_name(other.base_offset, LOG_SUFFIX)}")
             self.files.rename_managed(other.log, path)
-            self.files.remove(source)  # a crash may leave one file under both names: then nothing is renamed
+            self.files.remove(source)  # a crash may have left one file under two names
             other.log.close()
             moved.append(path)
         self.files.sync_directory(home)
         return moved
+
+    def _free_path(self, path: str) -> str:
+        candidate, taken = path, 0
+        while self.files.exists(candidate):
+            taken += 1
+            candidate = f"{path}.{taken}"
+        return candidate
 
     def _copy(self, segment: Segment, position: int, target: str) -> None:
         copy = self.files.create(target)

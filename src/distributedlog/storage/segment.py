@@ -125,12 +125,15 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
 
     def load_newest_timestamp(self) -> None:
-        """For a sealed segment: its time index ends with the newest."""
+        """For a sealed segment: its time index ends with the newest.  Of a damaged one none may be known."""
         if self.max_timestamp < 0 < self.size and not self._has_no_timestamps:
-            self._settle_time_index()
-            if self._newest_behind_index(self.size)[0] > self.time_index.last()[0]:
-                self.rebuild_indexes()
-            self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
+            try:
+                self._settle_time_index()
+                if self._newest_behind_index(self.size)[0] > self.time_index.last()[0]:
+                    self.rebuild_indexes()
+                self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
+            except CorruptLogError as error:
+                self.damage = self.damage or str(error)
             self._has_no_timestamps = self.max_timestamp < 0  # `note` knows better if one comes
 
     def check_timestamps(self) -> None:

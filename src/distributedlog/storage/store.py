@@ -200,6 +200,7 @@ class LogStore:
             is_clean=is_clean,
             recovery_point=recovery_point,
             start_offset=start_offset,
+            first_dirty_offset=self.first_dirty_offsets.get(partition, 0),
             high_watermark=high_watermark,
             randomness=self._randomness,
         )

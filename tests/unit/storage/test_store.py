@@ -268,6 +268,32 @@ def test_upkeep_deletes_old_segments_and_their_files() -> None:
     assert not any(path.endswith(".deleted") for path in disk.files())
 
 
+def test_a_damaged_segment_is_deleted_when_it_is_old_and_does_not_hold_up_the_others() -> None:
+    disk = SimDisk(1)
+    disk.now_ms = NOW_MS
+    clock = ManualClock(NOW_MS)
+    config = with_small_segments(retention_ms=1000)
+
+    def opened() -> LogStore:
+        store = LogStore.open(disk, "/data", clock=clock, randomness=SeededRandomness(1), config=config)
+        for log in store.logs.values():
+            log.advance_high_watermark(log.end_offset)
+        return store
+
+    store = opened()
+    for name in ("a", "b"):
+        append_numbers(store.create_log(name), range(30))
+    store.close()
+    disk.flip_bit("/data/a-0/00000000000000000000.log", 88 * 3 + 9, 0)  # the length of a batch
+    store = opened()
+    damaged = store.logs[TopicPartition("a", 0)]
+    with pytest.raises(CorruptLogError):
+        damaged.find_timestamp(NOW_MS - 3_600_000 + 30)
+    clock.advance(10_000)
+    store.maintain()
+    assert [log.start_offset for log in store.logs.values()] == [30, 30]
+
+
 # --- the lock ----------------------------------------------------------------------------------
 
 

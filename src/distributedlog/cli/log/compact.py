@@ -19,7 +19,7 @@ from distributedlog.cli.locations import Location, PartitionDirectory, locate, s
 from distributedlog.cli.log.index import circumstances_of
 from distributedlog.cli.output import output_option, print_json, print_line, show_size
 from distributedlog.cli.shadow import ShadowDisk
-from distributedlog.model.config import LogConfig
+from distributedlog.model.config import INT64_MAX, LogConfig
 from distributedlog.model.errors import ConfigError, CorruptLogError, DirectoryLockedError, InvalidRecordError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.clock import SystemClock
@@ -191,7 +191,8 @@ def _open_store(disk: Disk, location: Location, config: LogConfig) -> Iterator[l
 @contextmanager
 def _open_alone(disk: Disk, each: PartitionDirectory, config: LogConfig) -> Iterator[_OpenLog]:
     files = Files(disk)
-    log, _ = open_log(files, each.path, config, now_ms=SystemClock().wall_ms())
+    # Without a data directory nobody knows how far it was compacted: gaps are taken as right.
+    log, _ = open_log(files, each.path, config, now_ms=SystemClock().wall_ms(), first_dirty_offset=INT64_MAX)
     try:
         yield _OpenLog(each.label, each.partition, log, 0, None)
         log.close()
