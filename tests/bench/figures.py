@@ -33,6 +33,15 @@ def stopwatch() -> Iterator[Callable[[], float]]:
     ended.append(time.perf_counter())
 
 
+@contextmanager
+def cpu_watch() -> Iterator[Callable[[], float]]:
+    """CPU seconds of this process since the block began: what others do on the machine does not count."""
+    started = time.process_time()
+    ended: list[float] = []
+    yield lambda: (ended[0] if ended else time.process_time()) - started
+    ended.append(time.process_time())
+
+
 def medians(rounds: int, *contestants: Callable[[], float]) -> list[float]:
     """Each contestant's median seconds, run in turns so that a noisy minute strikes all alike."""
     times: list[list[float]] = [[] for _ in contestants]

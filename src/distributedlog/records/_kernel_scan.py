@@ -5,6 +5,7 @@ A header is judged by its own 61 bytes, first as the plain tuple that `struct` g
 takes apart at once.  The rules for both forms stand in `_kernel`.
 """
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 from crc32c import crc32c
@@ -24,6 +25,7 @@ from distributedlog.records.layout import (
     CODEC_MAX,
     HEADER_BYTES,
     HEADER_STRUCT,
+    LEADER_EPOCH_AT,
     LOG_OVERHEAD,
     MAGIC,
     BatchHeader,
@@ -47,6 +49,8 @@ _MAGIC = cython.declare(cython.longlong, MAGIC)
 _CODEC_MASK = cython.declare(cython.longlong, CODEC_MASK)
 _CODEC_MAX = cython.declare(cython.longlong, int(CODEC_MAX))
 _unpack = HEADER_STRUCT.unpack_from
+_pack_offset = struct.Struct(">q").pack_into
+_pack_epoch = struct.Struct(">i").pack_into
 _new = tuple.__new__
 _crc32c = crc32c
 _BatchHeader = BatchHeader
@@ -126,6 +130,17 @@ def check_whole_batch(
         if crc != fields[4]:
             raise CorruptBatchError(f"the batch's CRC32C is {crc:#010x}; its header says {fields[4]:#010x}")
     return _new(_BatchHeader, fields)
+
+
+def place_batch(
+    buffer: Buffer, position: int, base_offset: int, leader_epoch: int, bytes_max: int, records_max: int
+) -> BatchHeader:
+    """Stamps a batch with its place in the log and then checks it: so its header is read once."""
+    if position < 0 or len(buffer) - position < HEADER_BYTES:
+        raise CorruptBatchError(f"a batch header is {HEADER_BYTES} bytes; {len(buffer) - position} are there")
+    _pack_offset(buffer, position, base_offset)
+    _pack_epoch(buffer, position + LEADER_EPOCH_AT, leader_epoch)
+    return check_whole_batch(buffer, position, bytes_max, records_max, True)
 
 
 def scan_batches(buffer: Buffer, start: int, limit: int, check_crc: bool) -> ScanResult:

@@ -1,8 +1,9 @@
 """Record batches as wholes: read the header, check, stamp, scan.  The records stay closed.
 
 What a broker does with a produced batch is all here: `check_batch` (CRC32C over attributes to end, counts,
-lengths), then `stamp` writes the base offset and the leader epoch in place, which is allowed because both
-lie before the checksum.  Only `stamp_append_time` changes bytes under the checksum, and renews it.
+lengths) and `stamp`, which writes the base offset and the leader epoch in place; that is allowed because both
+lie before the checksum.  `place_batch` does the two in one.  Only `stamp_append_time` changes bytes under
+the checksum, and renews it.
 
 `scan` is recovery's: it walks a window of a segment and stops at the first batch that is not whole and
 sound.  It says which of the two it was, because a torn tail is cut and corruption is not.
@@ -17,7 +18,7 @@ from crc32c import crc32c
 from distributedlog.model.buffers import Buffer, MutableBuffer
 from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import CorruptBatchError
-from distributedlog.records.kernel import check_whole_batch, read_batch_header, scan_batches
+from distributedlog.records.kernel import check_whole_batch, place_batch, read_batch_header, scan_batches
 from distributedlog.records.layout import (
     ATTRIBUTES_AT,
     CRC_AT,
@@ -50,6 +51,7 @@ __all__ = [
     "ScanResult",
     "check_batch",
     "increment_sequence",
+    "place_batch",
     "read_header",
     "scan",
     "stamp",

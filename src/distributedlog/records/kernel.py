@@ -14,7 +14,12 @@ from distributedlog.records._kernel import (
     rebase_timestamps,
 )
 from distributedlog.records._kernel_scan import COMPILED as _SCANS_COMPILED
-from distributedlog.records._kernel_scan import check_whole_batch, read_batch_header, scan_batches
+from distributedlog.records._kernel_scan import (
+    check_whole_batch,
+    place_batch,
+    read_batch_header,
+    scan_batches,
+)
 from distributedlog.records._kernel_write import COMPILED as _WRITES_COMPILED
 from distributedlog.records._kernel_write import Ranges, RowEncoder, encode_records, varint_bytes
 
@@ -31,6 +36,7 @@ __all__ = [
     "encode_records",
     "find_spans",
     "measure_columns",
+    "place_batch",
     "read_batch_header",
     "rebase_timestamps",
     "scan_batches",

@@ -18,12 +18,11 @@ from distributedlog.model.errors import (
     UnexpectedOffsetError,
 )
 from distributedlog.records.batch import (
-    HEADER_BYTES,
     LOG_OVERHEAD,
     BatchHeader,
     check_batch,
+    place_batch,
     read_header,
-    stamp,
     stamp_append_time,
 )
 from distributedlog.records.record import decompress_records, record_spans
@@ -57,20 +56,15 @@ def place_leader_append(
     now_ms: int,
     origin: Origin,
 ) -> list[BatchHeader]:
-    """Gives the batches in `data` their offsets, in place, and their headers if all are acceptable.
-
-    Stamped first and checked then: the checksum covers neither field, and so each header is read once.
-    """
+    """Gives the batches in `data` their offsets, in place; their headers, if all are acceptable."""
     headers: list[BatchHeader] = []
     position, end, offset = 0, len(data), base_offset
     if end > config.segment_bytes:
         raise BatchListTooLargeError(f"{end} bytes do not fit a segment of {config.segment_bytes}")
+    bytes_max, records_max = limits.batch_bytes_max, limits.records_max
     stamps_time = config.message_timestamp_type == "LogAppendTime"
     while position < end:
-        if end - position < HEADER_BYTES:
-            raise CorruptBatchError(f"{end - position} bytes are left, less than a batch header")
-        stamp(data, position, offset, leader_epoch)
-        header = check_batch(data, position, limits=limits)
+        header = place_batch(data, position, offset, leader_epoch, bytes_max, records_max)
         _check_client_batch(header, config, now_ms, origin)
         if config.compacts and not header.is_control:
             _check_keys(data, position, header, limits)
