@@ -16,14 +16,14 @@ from tests.simulation.raft_cluster import RaftCluster
 def main() -> int:
     arguments = _parse()
     started, started_cpu = time.monotonic(), time.process_time()
-    failed: list[int] = []
+    runs, failed = 0, []
     for seed in range(arguments.seed, arguments.seed + arguments.runs):
+        runs += 1
         if not _run(seed, arguments):
             failed.append(seed)
             if not arguments.keep_going:
                 break
     wall_s, cpu_s = time.monotonic() - started, time.process_time() - started_cpu
-    runs = seed - arguments.seed + 1
     per_wall, per_cpu = runs * arguments.seconds / wall_s, runs * arguments.seconds / cpu_s
     print(f"{runs} runs of {arguments.seconds} s in {wall_s:.1f} s")
     print(f"{per_wall:.0f} logical hours per wall hour, {per_cpu:.0f} per hour of processor time")

@@ -3,7 +3,8 @@
 A *flavour* decides the kind of run: `mixed` draws from everything; `churn` keeps hitting leaders, just when
 they have something half done; `duel` gives everyone nearly the same patience, so that candidates meet,
 and keeps crashing voters; `lonely` only ever cuts off one follower, under which the leader must stay;
-`members` changes the membership all the time.  Every fault ends by itself or when everything heals.
+`members` changes the membership all the time; `figure eight` arranges that one misfortune.  Every fault
+ends by itself or when everything heals.
 """
 
 import errno
@@ -15,13 +16,14 @@ from distributedlog.model.errors import DlogError
 from distributedlog.ports.executor import Outcome
 from distributedlog.raft import AddObserver, Change, Membership, Promote, Remove
 from tests.simulation.disk import Operation
+from tests.simulation.figure_eight import FigureEight
 from tests.simulation.inodes import CrashMode
 from tests.simulation.raft_cluster import SECOND_US, RaftCluster
 from tests.simulation.raft_host import Host
 from tests.simulation.raft_log_storage import first_batch_of_several
 from tests.simulation.raft_storage import first_frame_of_several
 
-FLAVOURS = {"mixed": 6, "churn": 4, "duel": 2, "lonely": 1, "members": 3}
+FLAVOURS = {"mixed": 6, "churn": 4, "duel": 2, "figure eight": 1, "lonely": 1, "members": 3}
 _NEVER = 1 << 60
 _RATE_MIN_PPM = 500_000
 _CRASH_MODES: tuple[CrashMode, ...] = ("drop", "keep", "random")
@@ -89,11 +91,13 @@ class Faults:
     # --- when ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        self._after(SECOND_US, self.repair_members)
+        self.after(SECOND_US, self.repair_members)
         if self.cluster.flavour == "lonely":
-            self._after(3 * SECOND_US, self._begin_lonely)
+            self.after(3 * SECOND_US, self._begin_lonely)
+        elif self.cluster.flavour == "figure eight":
+            self.after(3 * SECOND_US, FigureEight(self).begin)
         else:
-            self._after(500_000, self._strike)
+            self.after(500_000, self._strike)
 
     def _strike(self) -> None:
         flavour = self.cluster.flavour
@@ -105,9 +109,9 @@ class Faults:
             for _, fault in self.chance.choices(choices, weights, k=self.chance.choice((1, 1, 2))):
                 fault()
         low_us, high_us = _PERIOD_US[flavour]
-        self._after(self.chance.randrange(low_us, high_us), self._strike)
+        self.after(self.chance.randrange(low_us, high_us), self._strike)
 
-    def _after(self, delay_us: int, action: Callable[[], None]) -> None:
+    def after(self, delay_us: int, action: Callable[[], None]) -> None:
         self.cluster.loop.call_after(delay_us, self._do, action)
 
     def _do(self, action: Callable[[], None]) -> None:
@@ -159,9 +163,9 @@ class Faults:
         """Often at once, so that what it was asked before it fell reaches it again."""
         soon = self.chance.random() < 0.4
         delay_us = self.chance.randrange(1_000, 100_000) if soon else self.duration_us()
-        self._after(delay_us, lambda: self._restart(host))
+        self.after(delay_us, lambda: self.restart(host))
 
-    def _restart(self, host: Host) -> None:
+    def restart(self, host: Host) -> None:
         if host.driver is None:
             host.start()
         if host.driver is None:
@@ -177,7 +181,7 @@ class Faults:
         for host in self.up():
             if self.chance.random() < 0.5:
                 host.crash(self.chance.choice(_CRASH_MODES))
-                self._after(self.chance.randrange(1_000, 20_000), partial(self._restart, host))
+                self.after(self.chance.randrange(1_000, 20_000), partial(self.restart, host))
 
     def crash_leader(self) -> None:
         leader = self.cluster.leader()
@@ -193,13 +197,13 @@ class Faults:
         host = self.one()
         if host is not None:
             host.pause()
-            self._after(self.duration_us(), lambda: host.resume() if host.paused else None)
+            self.after(self.duration_us(), lambda: host.resume() if host.paused else None)
 
     def pause_leader(self) -> None:
         leader = self.cluster.leader()
         if leader is not None:
             leader.pause()
-            self._after(self.duration_us(), lambda: leader.resume() if leader.paused else None)
+            self.after(self.duration_us(), lambda: leader.resume() if leader.paused else None)
 
     def jump_wall_clock(self) -> None:
         for host in self.cluster.hosts.values():
@@ -214,7 +218,7 @@ class Faults:
             steps = self.chance.randrange(6)
             self.say("power cut", (host.node_id, "after", steps, "steps"))
             host.disk.fail_after(steps)
-            self._after(self.duration_us(), lambda: self._restart(host))
+            self.after(self.duration_us(), lambda: self.restart(host))
 
     def fail_disk(self) -> None:
         """The node must stop: nobody knows what a failed sync or write has left."""
@@ -223,11 +227,11 @@ class Faults:
             operation: Operation = self.chance.choice(("sync", "sync", "write"))
             self.say(f"{operation} fails", host.node_id)
             host.disk.inject(operation, error=errno.EIO, after=self.chance.randrange(4))
-            self._after(self.duration_us(), lambda: self._mend(host))
+            self.after(self.duration_us(), lambda: self._mend(host))
 
     def _mend(self, host: Host) -> None:
         host.disk.heal()
-        self._restart(host)
+        self.restart(host)
 
     def slow_disk(self) -> None:
         host = self.one()
@@ -238,7 +242,7 @@ class Faults:
             def quicken() -> None:
                 host.disk_slowness = 1
 
-            self._after(self.duration_us(), quicken)
+            self.after(self.duration_us(), quicken)
 
     def amnesia(self) -> None:
         """A follower falls behind; as it returns, another's disk is replaced and the leader is cut off.
@@ -248,25 +252,26 @@ class Faults:
         leader = self.cluster.leader()
         if leader is None or not self._all_sound(leader) or len(_membership(leader).voters) != 3:
             return
-        behind, forgetful = [n for n in _membership(leader).voters if n != leader.node_id]
+        before = _membership(leader)
+        behind, forgetful = [n for n in before.voters if n != leader.node_id]
         self.say("amnesia", (behind, "behind,", forgetful, "forgets"))
         self.cluster.network.split([behind], [n for n in self.cluster.hosts if n != behind])
 
         def forget() -> None:
             self.cluster.network.cut.clear()
-            if leader.leads and self._all_sound(leader):
+            if leader.leads and self._all_sound(leader) and _membership(leader) == before:
                 self._replace_disk(self.cluster.hosts[forgetful])
-                self._after(20_000, lambda: self._restart(self.cluster.hosts[forgetful]))
+                self.after(20_000, lambda: self.restart(self.cluster.hosts[forgetful]))
                 self.isolate(leader)
 
-        self._after(1_500_000, forget)
+        self.after(1_500_000, forget)
 
     def _replace_disk(self, host: Host) -> None:
         self.say("disk replaced", host.node_id)
         if host.driver is not None:
             host.crash("drop")
         host.wipe()
-        host.incarnation = None
+        host.forget()
 
     def lose_disk(self) -> None:
         """One voter at a time, of at least three, loses what it had synced: all, or the middle of its log."""
@@ -281,7 +286,7 @@ class Faults:
                 host.crash("drop")
             path, start, end = place
             host.disk.flip_bit(path, self.chance.randrange(start, end), self.chance.randrange(8))
-            host.incarnation = None
+            host.forget()
         else:
             self._replace_disk(host)
         self._restart_later(host)
@@ -289,7 +294,7 @@ class Faults:
     # --- the network ---------------------------------------------------------------------------
 
     def _then_reconnect(self) -> None:
-        self._after(self.duration_us(), self.cluster.network.cut.clear)
+        self.after(self.duration_us(), self.cluster.network.cut.clear)
 
     def heal_network(self) -> None:
         self.cluster.network.calm()
@@ -325,7 +330,7 @@ class Faults:
             return
         rate_ppm = leader.clock.rate_ppm
         leader.clock.set_rate(rate_ppm // 4)
-        self._after(4 * SECOND_US, lambda: leader.clock.set_rate(rate_ppm))
+        self.after(4 * SECOND_US, lambda: leader.clock.set_rate(rate_ppm))
         self.isolate(leader)
 
     def _sides(self) -> tuple[list[int], list[int]]:
@@ -356,28 +361,28 @@ class Faults:
     def flap(self) -> None:
         self.say("flapping")
         for step in range(self.chance.randrange(2, 8)):
-            self._after(step * 300_000, self.split_minority)
-            self._after(step * 300_000 + 150_000, self.cluster.network.cut.clear)
+            self.after(step * 300_000, self.split_minority)
+            self.after(step * 300_000 + 150_000, self.cluster.network.cut.clear)
 
     def lose_messages(self) -> None:
         network = self.cluster.network
         network.loss = self.chance.uniform(0.01, 0.3)
         network.duplication = self.chance.uniform(0, 0.2)
         self.say("lossy", f"{network.loss:.2f}")
-        self._after(self.duration_us(), self.heal_network)
+        self.after(self.duration_us(), self.heal_network)
 
     def lose_many_messages(self) -> None:
         network = self.cluster.network
         network.loss = self.chance.uniform(0.2, 0.6)
         self.say("very lossy", f"{network.loss:.2f}")
-        self._after(self.duration_us(), self.heal_network)
+        self.after(self.duration_us(), self.heal_network)
 
     def slow_network(self) -> None:
         network = self.cluster.network
         network.delay_max_us = self.chance.choice((50_000, 300_000, 1_500_000))
         network.duplication = self.chance.uniform(0, 0.2)
         self.say("slow", network.delay_max_us)
-        self._after(self.duration_us(), self.heal_network)
+        self.after(self.duration_us(), self.heal_network)
 
     # --- leadership and membership -------------------------------------------------------------
 
@@ -471,7 +476,7 @@ class Faults:
     def _begin_lonely(self) -> None:
         leader = self.cluster.leader()
         if leader is None or leader.driver is None:
-            self._after(SECOND_US, self._begin_lonely)
+            self.after(SECOND_US, self._begin_lonely)
             return
         self.cluster.stability.begin_calm(leader.driver.status.term)
         self._isolate_follower()
@@ -481,5 +486,5 @@ class Faults:
         lonely = self.chance.choice(followers).node_id
         self.say("isolated", lonely)
         self.cluster.network.split([lonely], [n for n in self.cluster.hosts if n != lonely])
-        self._after(int(self.chance.uniform(2, 6) * SECOND_US), self.cluster.network.cut.clear)
-        self._after(7 * SECOND_US, self._isolate_follower)
+        self.after(int(self.chance.uniform(2, 6) * SECOND_US), self.cluster.network.cut.clear)
+        self.after(7 * SECOND_US, self._isolate_follower)

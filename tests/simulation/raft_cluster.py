@@ -56,8 +56,9 @@ class RaftCluster:
         self.network = SimNetwork(self.loop, random.Random(chance.getrandbits(64)), self._deliver)
         drawn = chance.choices(list(FLAVOURS), list(FLAVOURS.values()))[0], chance.choice((3, 5))
         self.flavour, self.voters = flavour or drawn[0], nodes or drawn[1]
+        entries_max = chance.choice((1, 2, 8))
         self.config = RaftConfig(
-            append_entries_max=chance.choice((1, 2, 8)),
+            append_entries_max=1 if self.flavour == "figure eight" else entries_max,
             append_bytes_max=64,
             inflight_appends_max=4,
             snapshot_chunk_bytes=256,
@@ -99,7 +100,7 @@ class RaftCluster:
     def _make_host(self, node_id: int) -> Host:
         wild = self.chance.random() < (0.6 if self.flavour == "churn" else 0.3)
         drift_ppm = self.chance.randrange(-500_000, 800_000) if wild else self.chance.randrange(-5_000, 5_000)
-        if self.flavour == "lonely":
+        if self.flavour in ("figure eight", "lonely"):
             drift_ppm = 0
         return Host(self, node_id, self.chance.getrandbits(64), drift_ppm)
 
@@ -202,14 +203,11 @@ class RaftCluster:
     def now_us(self) -> int:
         return self.loop.now_us
 
-    def durable_term(self, node_id: int, index: int) -> int | None:
-        return self.hosts[node_id].durable.get(index)
+    def durable_term(self, node_id: int, incarnation: int, index: int) -> int | None:
+        return self.hosts[node_id].durable_term(incarnation, index)
 
     def durable_vote(self, node_id: int) -> tuple[int, int | None]:
         return self.hosts[node_id].durable_vote
-
-    def incarnation(self, node_id: int) -> int | None:
-        return self.hosts[node_id].incarnation
 
 
 class Client:

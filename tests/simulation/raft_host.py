@@ -71,6 +71,8 @@ class Host:
         self.durable: dict[int, int] = {}
         self.durable_vote: tuple[int, int | None] = (0, None)
         self.incarnation: int | None = 0
+        """None while the disk has lost something and no process has opened it since."""
+        self._forgotten: dict[int, dict[int, int]] = {}
         self.seen: tuple[object, ...] = ()
         self.paused = False
         self._waiting: list[Callable[[], None]] = []
@@ -122,6 +124,17 @@ class Host:
         if self.on_log_engine:
             return ObservedLogStorage(self.disk, self.clock, observe)
         return DiskRaftStorage(self.disk, observe)
+
+    def forget(self) -> None:
+        """The disk has lost something: what it had is noted, for that may have been answered for."""
+        if self.incarnation is not None:
+            self._forgotten[self.incarnation] = dict(self.durable)
+            self.incarnation = None
+
+    def durable_term(self, incarnation: int, index: int) -> int | None:
+        """The term of an entry that this incarnation has stored, and may have lost since."""
+        entries = self.durable if incarnation == self.incarnation else self._forgotten.get(incarnation, {})
+        return entries.get(index)
 
     def wipe(self) -> None:
         """Another disk, new and empty."""

@@ -54,7 +54,7 @@ MUTANTS = [
         "raft/replication.py",
         "if index <= core.commit_index or core.log.term_at(index) != core.term:",
         "if index <= core.commit_index:",
-        f"{STORY}[commit_only_ones_own_term]",
+        Seed(3, "figure eight", 5, "leader completeness"),
     ),
     RaftMutant(
         "entries are applied before they are committed",
@@ -219,5 +219,27 @@ MUTANTS = [
         "        self._lower_recovery_point(index - 1)\n",
         "",
         "tests/simulation/test_raft_storage.py",
+    ),
+    RaftMutant(
+        "a minority elects",
+        "raft/membership.py",
+        "return len(self.voters) // 2 + 1",
+        "return len(self.voters) // 2",
+        Seed(8, "duel", 5, "election safety"),
+    ),
+    RaftMutant(
+        "a leader takes back what a follower refuses",
+        "raft/replication.py",
+        "if follower.rejected(reply.match_index, agreeing + 1):",
+        "if core.log.truncate_from(max(agreeing, core.commit_index) + 1) or follower.rejected(\n"
+        "            reply.match_index, agreeing + 1\n        ):",
+        Seed(1, "churn", 5, "leader append-only"),
+    ),
+    RaftMutant(
+        "a follower does not compare terms",
+        "raft/replication.py",
+        "if not core.log.matches(request.prev_index, request.prev_term):",
+        "if core.log.term_at(request.prev_index) is None:",
+        Seed(1, "churn", 5, "log matching"),
     ),
 ]

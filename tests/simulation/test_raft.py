@@ -53,15 +53,17 @@ def test_different_seeds_give_different_traces() -> None:
     assert len(digests) == 6
 
 
-def test_every_fault_strikes_somewhere_in_the_seeds_of_the_suite() -> None:
+def test_every_fault_strikes_somewhere() -> None:
     """A fault that never happens tests nothing."""
     told: set[str] = set()
-    for seed in range(1, 61):
-        cluster = RaftCluster(seed)
-        cluster.run(30)
-        told |= {what.split()[0] for what in cluster.trace.told_by("fault")}
+    for flavour, seeds in (("mixed", 40), ("churn", 8), ("figure eight", 4)):
+        for seed in range(1, seeds + 1):
+            cluster = RaftCluster(seed, flavour=flavour)
+            cluster.run(30)
+            told |= cluster.trace.told_by("fault")
     wanted = {
-        "bit", "bridge", "change", "changed", "disk", "flapping", "isolated", "lossy", "nothing", "one",
-        "power", "slow", "split", "stranded", "sync", "transfer", "very", "write", "amnesia",
+        "amnesia", "bit rot", "bridge", "change", "changed", "disk replaced", "figure 8 (d)", "flapping",
+        "isolated", "lossy", "one way", "power cut", "slow", "slow disk", "split", "stranded", "sync fails",
+        "transfer", "very lossy", "write fails",
     }  # fmt: skip
     assert wanted <= told, f"never seen: {wanted - told}"

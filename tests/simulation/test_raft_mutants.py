@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.harness import ROOT, TESTS_FAILED, Mutant, assert_caught, seed
+from tests.simulation.checkers import Checker
 from tests.simulation.raft_cluster import RaftCluster
 from tests.simulation.raft_mutants import MUTANTS, RaftMutant, Seed
 
@@ -46,3 +47,10 @@ def test_without_a_bug_the_same_runs_are_sound() -> None:
     for case in sorted(cases):
         RaftCluster(case.seed, case.nodes, case.flavour).run(SECONDS)
     assert len(cases) > 5
+
+
+def test_every_invariant_has_a_bug_that_breaks_it() -> None:
+    """A checker that no bug ever trips might check nothing."""
+    names = {checker.name for checker in Checker.__subclasses__()}
+    broken = {mutant.caught_by.breaks for mutant in MUTANTS if isinstance(mutant.caught_by, Seed)}
+    assert names == broken

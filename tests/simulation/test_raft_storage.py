@@ -189,6 +189,7 @@ def test_a_hole_in_a_write_that_was_never_synced_is_no_loss(make: Make) -> None:
     _, loaded = open_storage(make, disk)
     assert not loaded.lost
     assert list(loaded.recovered.entries[:5]) == OLD
+    assert not [path for path in disk.files() if "quarantine" in path], "nobody will want it back"
 
 
 def test_a_log_that_ends_before_what_was_synced_is_a_loss_if_the_state_knows() -> None:

@@ -73,6 +73,8 @@ class LogRaftStorage:
         self._recovery_point = 0
         self._synced_index = 0
         self._opened: PartitionLog | None = None
+        self.report: RecoveryReport | None = None
+        """What loading found and did, for the operator."""
 
     def format(self) -> None:
         """Makes an empty storage of the first incarnation, for a new cluster's first members."""
@@ -86,7 +88,7 @@ class LogRaftStorage:
             self._files.make_directory(self._directory)
         state_lost = not self._load_state()
         snapshot, snapshot_lost = self._load_snapshot()
-        log, report = open_log(
+        log, self.report = open_log(
             self._files,
             f"{self._directory}/{LOG_DIRECTORY}",
             self._config,
@@ -94,7 +96,7 @@ class LogRaftStorage:
             recovery_point=self._recovery_point,
         )
         self._opened = log
-        log_lost = self._is_lost(report)
+        log_lost = self._is_lost(self.report)
         entries, entries_lost = self._load_entries(log)
         self._synced_index = log.end_offset
         entries, gap = self._fit(entries, snapshot)
@@ -135,7 +137,15 @@ class LogRaftStorage:
         return body if _CRC.unpack(data[-_CRC.size :])[0] == crc32c(body) else None
 
     def _is_lost(self, report: RecoveryReport) -> bool:
-        return report.lost_synced_offsets > 0 or any(self._was_synced(damage) for damage in report.damage)
+        """What was only torn is no loss, and need not be kept aside."""
+        lost = report.lost_synced_offsets > 0
+        for damage in report.damage:
+            if self._was_synced(damage):
+                lost = True
+            else:
+                for path in damage.quarantined:
+                    self._files.remove(path)
+        return lost
 
     def _was_synced(self, damage: Damage) -> bool:
         """Whether anything that stands behind the damage says that the damaged place had been durable."""

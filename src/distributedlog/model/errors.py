@@ -179,6 +179,98 @@ class ConsensusError(DlogError):
     """A rule of consensus is broken: a committed entry would be lost.  The node must stop."""
 
 
+# --- replicated state machines -----------------------------------------------------------------
+
+
+class LoadInProgressError(DlogError):
+    """The state is being read back from its log: try again soon."""
+
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+class RequestTimedOutError(DlogError):
+    """The answer did not come in time: what was asked may or may not happen yet."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+# --- the cluster's metadata --------------------------------------------------------------------
+
+
+class InvalidRequestError(DlogError):
+    """A request that contradicts itself or asks for what cannot be."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+class StaleBrokerEpochError(DlogError):
+    """The broker was registered again since: this one speaks for an earlier life of it."""
+
+    code = ErrorCode.STALE_BROKER_EPOCH
+
+
+class BrokerNotRegisteredError(DlogError):
+    code = ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+class DuplicateRegistrationError(DlogError):
+    """Another process is alive under this broker's id."""
+
+    code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+class InvalidRegistrationError(DlogError):
+    code = ErrorCode.INVALID_REGISTRATION
+
+
+class InconsistentClusterIdError(DlogError):
+    """The broker belongs to another cluster."""
+
+    code = ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+class UnknownTopicError(DlogError):
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class UnknownTopicIdError(DlogError):
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class TopicExistsError(DlogError):
+    code = ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+class InvalidPartitionsError(DlogError):
+    """A count of partitions that a topic cannot have."""
+
+    code = ErrorCode.INVALID_PARTITIONS
+
+
+class InvalidReplicationFactorError(DlogError):
+    """More replicas than there are brokers to hold them, or fewer than one."""
+
+    code = ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+class InvalidAssignmentError(DlogError):
+    """Replicas named by hand that do not fit the cluster or each other."""
+
+    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+class PolicyViolationError(DlogError):
+    """More than this cluster is set up to hold, or to do at once."""
+
+    code = ErrorCode.POLICY_VIOLATION
+
+
+class InvalidUpdateVersionError(DlogError):
+    """A feature level that this cluster cannot go to, or not now."""
+
+    code = ErrorCode.INVALID_UPDATE_VERSION
+
+
 # --- the wire protocol -------------------------------------------------------------------------
 
 

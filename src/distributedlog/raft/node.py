@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from distributedlog.model.errors import (
     ConsensusError,
+    InvalidRecordError,
     MembershipError,
     NotLeaderError,
     OverloadedError,
@@ -158,7 +159,7 @@ class RaftNode:
                 f"node {core.node_id} is handing over to {core.transfer_target}", core.transfer_target
             )
         if not payloads:
-            raise RecordTooLargeError("nothing was proposed")
+            raise InvalidRecordError("nothing was proposed")
         for payload in payloads:
             if len(payload) > core.config.entry_bytes_max:
                 raise RecordTooLargeError(

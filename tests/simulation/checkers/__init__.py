@@ -41,16 +41,15 @@ class View(Protocol):
     @property
     def now_us(self) -> int: ...
 
-    def durable_term(self, node_id: int, index: int) -> int | None:
-        """The term of the entry that would survive a crash of the node now."""
+    def durable_term(self, node_id: int, incarnation: int, index: int) -> int | None:
+        """The term of the entry that this incarnation of the node has stored where a crash cannot take it.
+
+        A disk that is lost afterwards does not make the node's word untrue: it becomes another incarnation.
+        """
         ...
 
     def durable_vote(self, node_id: int) -> tuple[int, int | None]:
         """The term and the vote in it that would survive a crash of the node now."""
-        ...
-
-    def incarnation(self, node_id: int) -> int | None:
-        """The incarnation on the node's disk."""
         ...
 
 

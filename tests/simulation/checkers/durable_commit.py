@@ -22,8 +22,7 @@ class DurableCommit(Checker):
         holders = [
             node_id
             for node_id, incarnation in core.membership.voters.items()
-            if self.view.incarnation(node_id) == incarnation
-            and self.view.durable_term(node_id, after) == term
+            if self.view.durable_term(node_id, incarnation, after) == term
         ]
         if len(holders) < core.membership.majority:
             self.fail(

@@ -4,6 +4,7 @@ import pytest
 
 from distributedlog.model.errors import (
     ConsensusError,
+    InvalidRecordError,
     MembershipError,
     NotLeaderError,
     OffsetOutOfRangeError,
@@ -106,6 +107,8 @@ def test_proposals_are_bounded_in_size_number_and_bytes() -> None:
     node = lead(config)
     with pytest.raises(RecordTooLargeError):
         node.propose([bytes(11)])
+    with pytest.raises(InvalidRecordError):
+        node.propose([])
     node.propose([bytes(10), bytes(10)])
     with pytest.raises(OverloadedError, match="bytes wait"):
         node.propose([bytes(6)])
