@@ -135,12 +135,18 @@ def check_whole_batch(
 def place_batch(
     buffer: Buffer, position: int, base_offset: int, leader_epoch: int, bytes_max: int, records_max: int
 ) -> BatchHeader:
-    """Stamps a batch with its place in the log and then checks it: so its header is read once."""
+    """Stamps a new batch with its place in the log and checks it: so its header is read once.
+
+    Only compaction leaves a batch with fewer records than offsets, so a new one has no gaps.
+    """
     if position < 0 or len(buffer) - position < HEADER_BYTES:
         raise CorruptBatchError(f"a batch header is {HEADER_BYTES} bytes; {len(buffer) - position} are there")
     _pack_offset(buffer, position, base_offset)
     _pack_epoch(buffer, position + LEADER_EPOCH_AT, leader_epoch)
-    return check_whole_batch(buffer, position, bytes_max, records_max, True)
+    header = check_whole_batch(buffer, position, bytes_max, records_max, True)
+    if header[12] != header[6] + 1:
+        raise InvalidRecordError(f"the batch claims {header[12]} records over {header[6] + 1} offsets")
+    return header
 
 
 def scan_batches(buffer: Buffer, start: int, limit: int, check_crc: bool) -> ScanResult:

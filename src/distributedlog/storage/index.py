@@ -13,7 +13,7 @@ calls for a rebuild from the log (`Segment`).  A crash may therefore leave anyth
 """
 
 import struct
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from distributedlog.model.errors import CorruptLogError
 from distributedlog.records.layout import NO_TIMESTAMP
@@ -121,11 +121,8 @@ class SparseIndex:
         self._entries = None
         self._file.close()
 
-    def _relative(self, offset: int) -> int:
-        relative = offset - self.base_offset
-        if not 0 <= relative <= RELATIVE_OFFSET_MAX:
-            raise CorruptLogError(f"offset {offset} does not fit the index {self.path}")
-        return relative
+    def _refuse(self, offset: int) -> NoReturn:
+        raise CorruptLogError(f"offset {offset} does not fit the index {self.path}")
 
     def _slot_at_or_before(self, key: int) -> int:
         """The last entry whose first column is at most `key`, or -1.
@@ -171,11 +168,16 @@ class Lookup(NamedTuple):
 class OffsetIndex(SparseIndex):
     entry = OFFSET_ENTRY
 
-    def append(self, offset: int, position: int) -> None:
+    def append(self, offset: int, position: int) -> int:
+        """The index's size in bytes with it."""
         entries = self._entries
         if type(entries) is not bytearray:
             entries = self._growing()
-        entries += OFFSET_ENTRY.pack(self._relative(offset), position)
+        relative = offset - self.base_offset
+        if not 0 <= relative <= RELATIVE_OFFSET_MAX:
+            self._refuse(offset)
+        entries += OFFSET_ENTRY.pack(relative, position)
+        return len(entries)
 
     def lookup(self, offset: int) -> "Lookup":
         slot = self._slot_at_or_before(offset - self.base_offset)
@@ -217,17 +219,20 @@ class TimeIndex(SparseIndex):
         timestamp, relative = TIME_ENTRY.unpack_from(entries, len(entries) - 12)
         return timestamp, self.base_offset + relative
 
-    def append_if_newer(self, timestamp: int, offset: int) -> None:
-        """Both columns must rise; what does not, says nothing new."""
+    def append_if_newer(self, timestamp: int, offset: int) -> int:
+        """Both columns must rise; what does not, says nothing new.  The index's size in bytes after it."""
         entries = self._entries
         if type(entries) is not bytearray:
             entries = self._growing()
-        relative = self._relative(offset)
+        relative = offset - self.base_offset
+        if not 0 <= relative <= RELATIVE_OFFSET_MAX:
+            self._refuse(offset)
         last_timestamp, last_relative = NO_TIMESTAMP, -1
         if entries:
             last_timestamp, last_relative = TIME_ENTRY.unpack_from(entries, len(entries) - 12)
         if timestamp > last_timestamp and relative > last_relative:
             entries += TIME_ENTRY.pack(timestamp, relative)
+        return len(entries)
 
     def lookup(self, timestamp: int) -> tuple[int, int] | None:
         """The last entry older than `timestamp`: nothing up to its offset can be what is looked for."""

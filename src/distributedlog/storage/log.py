@@ -117,12 +117,14 @@ class PartitionLog:
             earlier = self._check_producer(data, headers[0], origin)
             if earlier is not None:
                 return AppendResult(earlier.first_offset, earlier.last_offset, -1, is_duplicate=True)
-        last_offset = headers[-1].base_offset + headers[-1].last_offset_delta
+        last = headers[-1]
+        last_offset = last.base_offset + last.last_offset_delta
         self._write(data, headers, last_offset, now_ms)
         if leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
-        stamps_time = self.config.message_timestamp_type == "LogAppendTime"
-        return AppendResult(base_offset, last_offset, now_ms if stamps_time else -1)
+        append_time_ms = now_ms if self.config.message_timestamp_type == "LogAppendTime" else -1
+        # Past the constructor, which costs as much as the system call's way into the kernel.
+        return tuple.__new__(AppendResult, (base_offset, last_offset, append_time_ms, False))
 
     def append_as_follower(self, data: Buffer, *, now_ms: int) -> AppendResult:
         """Writes batches as the leader gave them, offsets and all."""
@@ -146,11 +148,8 @@ class PartitionLog:
         self.end_offset = last_offset + 1
         if self._unsynced_since_ms is None:
             self._unsynced_since_ms = now_ms
-        at = 0
-        for header in headers:
-            if header.producer_id >= 0:
-                self._note_producer(LocatedBatch(position + at, header, data, at))
-            at += LOG_OVERHEAD + header.batch_length
+        if len(headers) > 1 or headers[0].producer_id >= 0:
+            self._note_producers(data, headers, position)
 
     def _check_producer(self, data: Buffer, header: BatchHeader, origin: Origin) -> BatchMetadata | None:
         if header.is_control:
@@ -158,10 +157,14 @@ class PartitionLog:
             return None
         return self.producers.check(header, origin=origin)
 
-    def _note_producer(self, batch: LocatedBatch) -> None:
-        aborted = apply_batch(self.producers, batch)
-        if aborted is not None:
-            self._active.txn_index.append(aborted)
+    def _note_producers(self, data: Buffer, headers: list[BatchHeader], position: int) -> None:
+        at = 0
+        for header in headers:
+            if header.producer_id >= 0:
+                aborted = apply_batch(self.producers, LocatedBatch(position + at, header, data, at))
+                if aborted is not None:
+                    self._active.txn_index.append(aborted)
+            at += LOG_OVERHEAD + header.batch_length
 
     # --- rolling -------------------------------------------------------------------------------
 

@@ -192,24 +192,23 @@ class Segment:
 
     def note(self, header: BatchHeader, position: int) -> None:
         """Takes a batch that stands at `position` into the indexes, one entry for about every interval."""
-        last_offset = header.base_offset + header.last_offset_delta
-        timestamp = header.max_timestamp
+        # Unpacked at once: this runs for every batch.
+        base_offset, length, _, _, _, _, last_delta, _, timestamp, _, _, _, _ = header
+        last_offset = base_offset + last_delta
         if position == 0:
             self.first_timestamp = timestamp
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last_offset
         if self._bytes_since_entry > self._index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.append_if_newer(self.max_timestamp, self.max_timestamp_offset)
-            self._measure_indexes()
+            offset_bytes = self.offset_index.append(last_offset, position)
+            time_bytes = self.time_index.append_if_newer(self.max_timestamp, self.max_timestamp_offset)
+            self._want_index_bytes(offset_bytes, time_bytes)
             self._bytes_since_entry = 0
-        self._bytes_since_entry += LOG_OVERHEAD + header.batch_length
+        self._bytes_since_entry += LOG_OVERHEAD + length
 
-    def _measure_indexes(self) -> None:
-        self.index_bytes_wanted = max(
-            self.offset_index.bytes_used + OFFSET_ENTRY.size, self.time_index.bytes_used + 2 * TIME_ENTRY.size
-        )
+    def _want_index_bytes(self, offset_bytes: int, time_bytes: int) -> None:
+        self.index_bytes_wanted = max(offset_bytes + OFFSET_ENTRY.size, time_bytes + 2 * TIME_ENTRY.size)
 
     @property
     def is_dirty(self) -> bool:
@@ -441,7 +440,7 @@ class Segment:
             raise CorruptLogError(f"{self.offset_index.path} leads out of the log, to {position}")
         newest = max(self.time_index.last(), self._newest_behind_index(position), key=lambda each: each[0])
         self.max_timestamp, self.max_timestamp_offset = newest
-        self._measure_indexes()
+        self._want_index_bytes(self.offset_index.bytes_used, self.time_index.bytes_used)
         self._bytes_since_entry = 0
         end_offset = self.base_offset
         for batch in walk(self.log, position, self.size, check_crc=False):
