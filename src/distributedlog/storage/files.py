@@ -23,7 +23,7 @@ import os.path
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.errors import (
@@ -71,16 +71,15 @@ class ManagedFile:
 
     def append_at(self, position: int, data: Buffer) -> None:
         """Writes at `position`, the file's end.  If there is no room the file is as it was before."""
-        self.append_through(self._opened(), position, data)
-
-    def append_through(self, pinned: File, position: int, data: Buffer) -> None:
-        """The same for a writer that keeps the file pinned."""
-        if self._files.failure is not None:
-            self._files.check_usable()
+        self._files.check_usable()
         try:
-            pinned.write_at(position, data)
+            self._opened().write_at(position, data)
         except OSError as error:
-            self._files._write_failed(self, position, error)
+            self.undo_append(position, error)
+
+    def undo_append(self, position: int, error: OSError) -> NoReturn:
+        """After a write at the end failed: the file ends at `position` again, or is out of use."""
+        self._files._write_failed(self, position, error)
 
     def truncate(self, size: int) -> None:
         """Every region of this file is void from here on, also those below `size`."""
@@ -301,7 +300,7 @@ class Files:
                 self._on_failure(failure)
         return failure
 
-    def _write_failed(self, managed: ManagedFile, position: int, error: OSError) -> None:
+    def _write_failed(self, managed: ManagedFile, position: int, error: OSError) -> NoReturn:
         if error.errno not in NO_ROOM:
             raise self.fail(f"cannot write {managed.path}", error) from error
         try:

@@ -184,7 +184,12 @@ class Segment:
         writer = self._writer
         if writer is None:
             writer = self._writer = self.log.pin()
-        self.log.append_through(writer, position, data)
+        if self._files.failure is not None:
+            self._files.check_usable()
+        try:
+            writer.write_at(position, data)
+        except OSError as error:
+            self.log.undo_append(position, error)
         for header in headers:
             self.note(header, position)
             position += LOG_OVERHEAD + header.batch_length
