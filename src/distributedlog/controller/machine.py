@@ -1,0 +1,212 @@
+"""The controller as a machine: every request a `Result`, the image the only state that counts.
+
+    request -> the subject's module -> records at the cluster's level -> append, replay -> the next image
+
+SOFT STATE: the sessions of brokers (see `brokers`), and when leaders are to be balanced next.  A new
+controller takes over by replay.  Every change is one entry of the log, so nothing can be half done; what a
+predecessor had begun and not yet written (a silent broker to fence, a shutdown to finish, a partition without
+a leader that could have one) follows from the image, and is taken up in `activated` or as its time comes.
+Nobody is fenced before a full session timeout has passed under the new controller.
+
+The first entry of each controller says who it is.  The first of a new cluster says its level and its id too,
+and nothing may stand before it.  The machine asks for no effects: brokers act on the log itself.
+"""
+
+from collections.abc import Sequence
+
+from distributedlog.controller import brokers, partitions, producer_ids, topics
+from distributedlog.controller.brokers import Sessions, supports_level
+from distributedlog.controller.bundles import check_fits
+from distributedlog.controller.configs import ControllerConfig
+from distributedlog.controller.elections import is_leaderless, sweep
+from distributedlog.controller.features import LEVEL_MIN, METADATA_FEATURE, versioned
+from distributedlog.controller.image import NO_OFFSET, MetadataImage
+from distributedlog.controller.placement import Chance
+from distributedlog.controller.records import ClusterCreated, ControllerElected, FeatureLevelSet, Versioned
+from distributedlog.controller.requests import (
+    AllocateProducerIdsRequest,
+    AlterConfigsRequest,
+    AlterPartitionsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    FeaturesReply,
+    HeartbeatRequest,
+    IncrementalAlterConfigsRequest,
+    Outcome,
+    ReadImageRequest,
+    RegisterBrokerReply,
+    RegisterBrokerRequest,
+    Request,
+    Response,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+    failure,
+)
+from distributedlog.controller.snapshots import decode_snapshot, encode_snapshot
+from distributedlog.model.config import SECOND_MS
+from distributedlog.model.errors import (
+    ConsensusError,
+    DlogError,
+    InvalidRequestError,
+    InvalidUpdateVersionError,
+)
+from distributedlog.protocol.schema import Message
+from distributedlog.statemachine import Context, Result
+
+ControllerResult = Result[Versioned, Response, None]
+Handled = tuple[list[Message], Response]
+
+BALANCE_AGAIN_MS = SECOND_MS
+"""Until the next part, when one part of the elections was not enough."""
+
+
+class ControllerMachine:
+    def __init__(self, config: ControllerConfig, chance: Chance) -> None:
+        self.config = config
+        self.image = MetadataImage()
+        self._chance = chance
+        self._sessions = Sessions(config.session_timeout_ms)
+        self._balance_ms = 0
+
+    # --- the contract --------------------------------------------------------------------------
+
+    def handle(self, request: Request, context: Context) -> ControllerResult:
+        records, response = self._handle(request, context)
+        made = self._at_level(records)
+        check_fits(made)
+        return Result(response, made)
+
+    def replay(self, records: Sequence[Versioned], offset: int) -> None:
+        messages = [message for message, _ in records]
+        self.image = self.image.apply(messages, offset, level_max=self.config.level_max)
+
+    def activated(self, context: Context) -> Result[Versioned, None, None]:
+        self._sessions.restart(self.image, context.now_ms, context.next_offset)
+        self._balance_ms = context.now_ms + self.config.leader_balance_interval_ms
+        elected = ControllerElected(controller_id=self.config.controller_id, epoch=context.epoch)
+        if not self.image.cluster_id:
+            level = self.config.bootstrap_level
+            first = FeatureLevelSet(name=METADATA_FEATURE, feature_level=level)
+            cluster = ClusterCreated(cluster_id=self.config.cluster_id)
+            return Result(None, versioned([first, cluster, elected], level))
+        if self.image.cluster_id != self.config.cluster_id:
+            raise ConsensusError(
+                f"the log is of the cluster {self.image.cluster_id}, this node of {self.config.cluster_id}"
+            )
+        settled = sweep(self.image, self.config, is_leaderless)
+        return Result(None, self._at_level([elected, *settled]))
+
+    def next_deadline_ms(self) -> int | None:
+        silent = self._sessions.first_silent(self.image)
+        return self._balance_ms if silent is None else min(silent[0], self._balance_ms)
+
+    def tick(self, context: Context) -> Result[Versioned, None, None]:
+        silent = self._sessions.first_silent(self.image)
+        if silent is not None and silent[0] <= context.now_ms:
+            self._sessions.excuse(silent[0], context.now_ms)
+            fenced = brokers.fence_silent(self.image, self.config, self._sessions, context.now_ms)
+            return Result(None, self._at_level(fenced))
+        if self._balance_ms > context.now_ms:
+            return Result(None)
+        limit = self.config.elections_per_balance_max
+        balanced = partitions.balance_leaders(self.image, self.config, limit)
+        pause_ms = BALANCE_AGAIN_MS if len(balanced) >= limit else self.config.leader_balance_interval_ms
+        self._balance_ms = context.now_ms + pause_ms
+        return Result(None, self._at_level(list(balanced)))
+
+    def snapshot(self) -> bytes:
+        return encode_snapshot(self.image)
+
+    def restore(self, data: bytes, offset: int) -> None:
+        image = decode_snapshot(data, level_max=self.config.level_max)
+        if image.offset != NO_OFFSET and image.offset > offset:
+            raise ConsensusError(f"a snapshot of the offset {image.offset} is given for {offset}")
+        self.image = image
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _at_level(self, records: Sequence[Message]) -> list[Versioned]:
+        return versioned(records, self.image.level)
+
+    def _handle(self, request: Request, context: Context) -> Handled:
+        image, config, sessions = self.image, self.config, self._sessions
+        match request:
+            case HeartbeatRequest():
+                return brokers.heartbeat(
+                    image, config, sessions, request, context.now_ms, context.next_offset
+                )
+            case RegisterBrokerRequest():
+                records, epoch = brokers.register(
+                    image, config, sessions, request, context.now_ms, context.next_offset
+                )
+                return records, RegisterBrokerReply(epoch)
+            case UnregisterBrokerRequest():
+                return brokers.unregister(image, config, request.broker_id), None
+            case AlterPartitionsRequest():
+                return partitions.alter_partitions(image, config, request)
+            case ElectLeadersRequest():
+                return partitions.elect_leaders(image, config, request)
+            case AllocateProducerIdsRequest():
+                return producer_ids.allocate(image, request)
+            case UpdateFeaturesRequest():
+                return self._update_features(request)
+            case ReadImageRequest():
+                return [], image
+            case _:
+                return self._administer(request, context)
+
+    def _administer(
+        self,
+        request: CreateTopicsRequest
+        | DeleteTopicsRequest
+        | CreatePartitionsRequest
+        | AlterConfigsRequest
+        | IncrementalAlterConfigsRequest,
+        context: Context,
+    ) -> Handled:
+        match request:
+            case CreateTopicsRequest():
+                return topics.create_topics(self.image, self.config, self._chance, request)
+            case DeleteTopicsRequest():
+                return topics.delete_topics(self.image, self.config, request)
+            case CreatePartitionsRequest():
+                return topics.create_partitions(self.image, self.config, self._chance, request)
+            case AlterConfigsRequest() | IncrementalAlterConfigsRequest():
+                return topics.alter_configs(self.image, self.config, request, context.next_offset)
+
+    def _update_features(self, request: UpdateFeaturesRequest) -> Handled:
+        topics.check_batch_size(self.config, request.levels)
+        names = [name for name, _ in request.levels]
+        if len(set(names)) != len(names):
+            raise InvalidRequestError("a feature is in the request more than once")
+        records: list[Message] = []
+        outcomes = []
+        for name, level in request.levels:
+            try:
+                self._check_level(name, level)
+            except DlogError as error:
+                outcomes.append((name, failure(error)))
+                continue
+            outcomes.append((name, Outcome()))
+            if level != self.image.level:
+                records.append(FeatureLevelSet(name=name, feature_level=level))
+        return ([] if request.validate_only else records), FeaturesReply(tuple(outcomes))
+
+    def _check_level(self, name: str, level: int) -> None:
+        if name != METADATA_FEATURE:
+            raise InvalidUpdateVersionError(f"there is no feature {name!r}")
+        if not LEVEL_MIN <= level <= self.config.level_max:
+            raise InvalidUpdateVersionError(
+                f"this controller knows the levels {LEVEL_MIN} to {self.config.level_max}, not {level}"
+            )
+        if level < self.image.level:
+            raise InvalidUpdateVersionError(f"from level {self.image.level} there is no way down to {level}")
+        behind = sorted(
+            broker.broker_id for broker in self.image.brokers.values() if not supports_level(broker, level)
+        )
+        if behind:
+            raise InvalidUpdateVersionError(
+                f"broker {behind[0]} does not know level {level}: upgrade it first"
+            )

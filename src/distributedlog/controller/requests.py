@@ -1,0 +1,278 @@
+"""What can be asked of the controller, and the answers.  Frozen: they cross threads.
+
+A request as a whole is refused by an error that is raised; what is wrong with one of its items stands in the
+outcome of that item, and does not hold up the others.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from distributedlog.controller.configs import ConfigEdit
+from distributedlog.controller.image import ConfigResource, Endpoint, MetadataImage, SupportedLevels
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import DlogError
+from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
+
+AS_CONFIGURED: Final = -1
+UNKNOWN_EPOCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one item of a request."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+def failure(error: DlogError) -> Outcome:
+    return Outcome(error.code, str(error))
+
+
+# --- brokers -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRequest:
+    cluster_id: str
+    broker_id: int
+    incarnation_id: Uuid
+    """Of the process: another one each time it starts."""
+    endpoints: tuple[Endpoint, ...]
+    features: tuple[SupportedLevels, ...]
+    rack: str | None = None
+    log_dirs: tuple[Uuid, ...] = ()
+    """The ids of its disks: other ones tell that the old ones are gone."""
+    previous_broker_epoch: int = UNKNOWN_EPOCH
+    """The epoch in which it last stopped with all it had on disk; unknown after an unclean stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerReply:
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    broker_id: int
+    broker_epoch: int
+    metadata_offset: int
+    """How far it has replayed the metadata log."""
+    want_fence: bool = False
+    want_shutdown: bool = False
+    data_loop_lag_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReply:
+    is_caught_up: bool
+    is_fenced: bool
+    in_controlled_shutdown: bool
+    should_shut_down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBrokerRequest:
+    broker_id: int
+
+
+# --- topics ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    name: str
+    num_partitions: int = AS_CONFIGURED
+    replication_factor: int = AS_CONFIGURED
+    assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Partition and its replicas, for those who want to choose."""
+    configs: tuple[tuple[str, str | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicsRequest:
+    topics: tuple[NewTopic, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOutcome:
+    name: str | None
+    topic_id: Uuid = ZERO_UUID
+    outcome: Outcome = field(default_factory=Outcome)
+    num_partitions: int = -1
+    replication_factor: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsReply:
+    topics: tuple[TopicOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsRequest:
+    topics: tuple[str | Uuid, ...]
+    """By name or by id."""
+
+
+@dataclass(frozen=True, slots=True)
+class MorePartitions:
+    name: str
+    count: int
+    """In all, the present ones included."""
+    assignments: tuple[tuple[int, ...], ...] | None = None
+    """The replicas of each new partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsRequest:
+    topics: tuple[MorePartitions, ...]
+    validate_only: bool = False
+
+
+# --- configs -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigsRequest:
+    """Replaces all settings of each resource."""
+
+    resources: tuple[tuple[ConfigResource, Mapping[str, str | None]], ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalAlterConfigsRequest:
+    resources: tuple[tuple[ConfigResource, tuple[ConfigEdit, ...]], ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsReply:
+    resources: tuple[tuple[ConfigResource, Outcome], ...]
+
+
+# --- partitions --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class IsrMember:
+    broker_id: int
+    broker_epoch: int = UNKNOWN_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChange:
+    topic_id: Uuid
+    partition_id: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[IsrMember, ...]
+    recovery_state: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionsRequest:
+    """Only a partition's leader may ask."""
+
+    broker_id: int
+    broker_epoch: int
+    changes: tuple[IsrChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrOutcome:
+    topic_id: Uuid
+    partition_id: int
+    error: ErrorCode = ErrorCode.NONE
+    leader: int = -1
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    recovery_state: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionsReply:
+    changes: tuple[IsrOutcome, ...]
+
+
+class ElectionType(IntEnum):
+    """As Kafka numbers them."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeadersRequest:
+    election: int
+    partitions: tuple[TopicPartition, ...] | None = None
+    """None: all that need it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeadersReply:
+    partitions: tuple[tuple[TopicPartition, Outcome], ...]
+
+
+# --- the rest ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIdsRequest:
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeaturesRequest:
+    levels: tuple[tuple[str, int], ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesReply:
+    features: tuple[tuple[str, Outcome], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadImageRequest:
+    """The whole truth, once it is committed."""
+
+
+Request = (
+    RegisterBrokerRequest
+    | HeartbeatRequest
+    | UnregisterBrokerRequest
+    | CreateTopicsRequest
+    | DeleteTopicsRequest
+    | CreatePartitionsRequest
+    | AlterConfigsRequest
+    | IncrementalAlterConfigsRequest
+    | AlterPartitionsRequest
+    | ElectLeadersRequest
+    | AllocateProducerIdsRequest
+    | UpdateFeaturesRequest
+    | ReadImageRequest
+)
+Response = (
+    RegisterBrokerReply
+    | HeartbeatReply
+    | TopicsReply
+    | ConfigsReply
+    | AlterPartitionsReply
+    | ElectLeadersReply
+    | ProducerIdBlock
+    | FeaturesReply
+    | MetadataImage
+    | None
+)

@@ -1,0 +1,21 @@
+"""State machines that live in a replicated log: one contract and one runtime for all of them.
+
+`Machine` says what a machine is: requests become records, and only `replay` changes it.  `Runtime` keeps its
+promises: what a response was made from is committed before the response leaves, and so is what an effect
+was asked by.  Nothing here waits, reads a clock or touches a log by itself.
+"""
+
+from distributedlog.statemachine.contract import Context, Machine, Result
+from distributedlog.statemachine.runtime import Answer, AppendLog, Outbox, Phase, Runtime, RuntimeLimits
+
+__all__ = [
+    "Answer",
+    "AppendLog",
+    "Context",
+    "Machine",
+    "Outbox",
+    "Phase",
+    "Result",
+    "Runtime",
+    "RuntimeLimits",
+]

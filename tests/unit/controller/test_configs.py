@@ -1,0 +1,144 @@
+import pytest
+
+from distributedlog.controller.configs import ConfigEdit, ConfigOp, ControllerConfig, min_insync_replicas
+from distributedlog.controller.image import CLUSTER_DEFAULT, ConfigResource, ResourceType
+from distributedlog.controller.requests import (
+    AlterConfigsRequest,
+    ConfigsReply,
+    IncrementalAlterConfigsRequest,
+)
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import ConfigError
+from tests.unit.controller.stage import Stage
+
+TOPIC = ConfigResource(ResourceType.TOPIC, "t")
+CLUSTER = ConfigResource(ResourceType.BROKER, CLUSTER_DEFAULT)
+
+
+def stage_with_topic(**settings: str) -> Stage:
+    stage = Stage()
+    stage.start(1)
+    stage.create("t", (1,), **settings)
+    return stage
+
+
+def edit(
+    stage: Stage, resource: ConfigResource, *edits: ConfigEdit, validate_only: bool = False
+) -> ErrorCode:
+    request = IncrementalAlterConfigsRequest(((resource, edits),), validate_only)
+    return stage.ask(request, ConfigsReply).resources[0][1].error
+
+
+def replace(stage: Stage, resource: ConfigResource, **settings: str | None) -> ErrorCode:
+    named = {key.replace("_", "."): value for key, value in settings.items()}
+    return stage.ask(AlterConfigsRequest(((resource, named),)), ConfigsReply).resources[0][1].error
+
+
+def settings(stage: Stage, resource: ConfigResource = TOPIC) -> dict[str, str]:
+    return dict(stage.image.settings_of(*resource).items())
+
+
+def test_settings_are_set_and_removed_one_by_one() -> None:
+    stage = stage_with_topic(retention_ms="1000")
+    assert edit(stage, TOPIC, ConfigEdit("segment.bytes", ConfigOp.SET, "4096")) is ErrorCode.NONE
+    assert settings(stage) == {"retention.ms": "1000", "segment.bytes": "4096"}
+    assert edit(stage, TOPIC, ConfigEdit("retention.ms", ConfigOp.DELETE)) is ErrorCode.NONE
+    assert settings(stage) == {"segment.bytes": "4096"}
+
+
+def test_lists_are_appended_to_and_taken_from() -> None:
+    stage = stage_with_topic()
+    assert edit(stage, TOPIC, ConfigEdit("cleanup.policy", ConfigOp.APPEND, "compact")) is ErrorCode.NONE
+    assert settings(stage) == {"cleanup.policy": "delete,compact"}
+    assert edit(stage, TOPIC, ConfigEdit("cleanup.policy", ConfigOp.APPEND, "compact")) is ErrorCode.NONE
+    assert settings(stage) == {"cleanup.policy": "delete,compact"}
+    assert edit(stage, TOPIC, ConfigEdit("cleanup.policy", ConfigOp.SUBTRACT, "delete")) is ErrorCode.NONE
+    assert settings(stage) == {"cleanup.policy": "compact"}
+
+
+def test_to_alter_replaces_all_that_was_there() -> None:
+    stage = stage_with_topic(retention_ms="1000", segment_bytes="4096")
+    assert replace(stage, TOPIC, segment_bytes="8192") is ErrorCode.NONE
+    assert settings(stage) == {"segment.bytes": "8192"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "edits", "code"),
+    [
+        (TOPIC, (ConfigEdit("no.such", ConfigOp.SET, "1"),), ErrorCode.INVALID_CONFIG),
+        (TOPIC, (ConfigEdit("segment.bytes", ConfigOp.SET, "x"),), ErrorCode.INVALID_CONFIG),
+        (TOPIC, (ConfigEdit("segment.bytes", ConfigOp.APPEND, "1"),), ErrorCode.INVALID_CONFIG),
+        (TOPIC, (ConfigEdit("cleanup.policy", ConfigOp.SUBTRACT, "delete"),), ErrorCode.INVALID_CONFIG),
+        (TOPIC, (ConfigEdit("segment.bytes", ConfigOp.SET, None),), ErrorCode.INVALID_REQUEST),
+        (TOPIC, (ConfigEdit("segment.bytes", 9, "4096"),), ErrorCode.INVALID_REQUEST),
+        (TOPIC, (ConfigEdit("segment.bytes", 0, "4096"),) * 2, ErrorCode.INVALID_REQUEST),
+        (ConfigResource(ResourceType.TOPIC, "u"), (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (ConfigResource(ResourceType.TOPIC, ""), (), ErrorCode.INVALID_REQUEST),
+        (ConfigResource(ResourceType.BROKER, "9"), (), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (ConfigResource(ResourceType.BROKER, "nine"), (), ErrorCode.INVALID_REQUEST),
+        (ConfigResource(8, "x"), (), ErrorCode.INVALID_REQUEST),
+        (CLUSTER, (ConfigEdit("min.insync.replicas", ConfigOp.SET, "0"),), ErrorCode.INVALID_CONFIG),
+        (CLUSTER, (ConfigEdit("n" * 300, ConfigOp.SET, "0"),), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_what_cannot_be_set_is_refused_by_its_code(
+    resource: ConfigResource, edits: tuple[ConfigEdit, ...], code: ErrorCode
+) -> None:
+    stage = stage_with_topic()
+    before = stage.image
+    assert edit(stage, resource, *edits) is code
+    assert stage.image is before
+
+
+def test_a_value_is_required_when_all_are_replaced() -> None:
+    stage = stage_with_topic()
+    assert replace(stage, TOPIC, segment_bytes=None) is ErrorCode.INVALID_REQUEST
+    assert replace(stage, TOPIC, segment_bytes="-5") is ErrorCode.INVALID_CONFIG
+
+
+def test_brokers_may_have_settings_that_we_do_not_know() -> None:
+    stage = stage_with_topic()
+    broker = ConfigResource(ResourceType.BROKER, "1")
+    assert edit(stage, broker, ConfigEdit("log.cleaner.threads", ConfigOp.SET, "2")) is ErrorCode.NONE
+    assert settings(stage, broker) == {"log.cleaner.threads": "2"}
+
+
+def test_a_topic_without_a_setting_has_the_clusters() -> None:
+    stage = stage_with_topic()
+    assert min_insync_replicas(stage.image, stage.config, "t") == 1
+    edit(stage, CLUSTER, ConfigEdit("min.insync.replicas", ConfigOp.SET, "3"))
+    assert min_insync_replicas(stage.image, stage.config, "t") == 3
+    edit(stage, TOPIC, ConfigEdit("min.insync.replicas", ConfigOp.SET, "2"))
+    assert min_insync_replicas(stage.image, stage.config, "t") == 2
+
+
+def test_a_resource_named_twice_is_refused_and_the_others_are_not() -> None:
+    stage = stage_with_topic()
+    set_it = (ConfigEdit("segment.bytes", ConfigOp.SET, "4096"),)
+    request = IncrementalAlterConfigsRequest(((CLUSTER, ()), (TOPIC, set_it), (CLUSTER, ())))
+    reply = stage.ask(request, ConfigsReply)
+    invalid = ErrorCode.INVALID_REQUEST
+    assert [outcome.error for _, outcome in reply.resources] == [invalid, ErrorCode.NONE, invalid]
+    assert settings(stage) == {"segment.bytes": "4096"}
+
+
+def test_to_validate_only_changes_nothing() -> None:
+    stage = stage_with_topic()
+    before = stage.image
+    change = ConfigEdit("segment.bytes", ConfigOp.SET, "4096")
+    assert edit(stage, TOPIC, change, validate_only=True) is ErrorCode.NONE
+    assert stage.image is before
+
+
+def test_a_change_that_changes_nothing_writes_nothing() -> None:
+    stage = stage_with_topic(segment_bytes="4096")
+    entries = len(stage.log.entries)
+    assert edit(stage, TOPIC, ConfigEdit("segment.bytes", ConfigOp.SET, "4096")) is ErrorCode.NONE
+    assert len(stage.log.entries) == entries
+
+
+def test_a_controller_is_not_set_up_with_levels_or_sizes_it_cannot_hold() -> None:
+    with pytest.raises(ConfigError, match="level"):
+        ControllerConfig(controller_id=1, cluster_id="c", bootstrap_level=2, level_max=1)
+    with pytest.raises(ConfigError, match="partitions_max"):
+        ControllerConfig(controller_id=1, cluster_id="c", partitions_max=10**6)
