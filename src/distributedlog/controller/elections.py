@@ -20,7 +20,7 @@ the ISR stays so small.  Therefore:
     smaller                   ->  ELR = (ELR + old ISR) - new ISR - who restarted uncleanly
 
 and the ISR may become empty.  The effective min ISR is no more than there are replicas.  At level 1 there is
-no ELR, and an ISR keeps its last member, which alone may lead when it returns.
+no ELR, and an ISR keeps its last member, which alone may lead when it returns, however it returns.
 
 Invariants: ISR and ELR are disjoint, both within the replicas; a leader is active and in the ISR; from level
 2 on, who lost its disk is in neither and is no last leader.  The leader epoch rises with every change of
@@ -129,7 +129,9 @@ def plan(
     leader = _clean_leader(partition, target_isr or elr, may, election)
     if leader != NO_LEADER:
         if not target_isr:
-            target_isr, elr = (leader,), tuple(each for each in elr if each != leader)
+            # Eligibility is judged anew: the minimum may have become one while nobody led.
+            target_isr = (leader,)
+            elr = _eligible(partition, rules, target_isr, departed)
         return Target(target_isr, elr, (), leader, recovery)
     leader = _unclean_leader(partition, target_isr, elr, last_known, may, election)
     if leader != NO_LEADER:

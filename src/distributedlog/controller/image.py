@@ -16,7 +16,7 @@ what a controller wrote: ConsensusError, and the old image stands.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -181,7 +181,18 @@ class _Successor:
         self.configs = image.configs
 
     def image(self, offset: int) -> MetadataImage:
-        return MetadataImage(offset, *(getattr(self, each.name) for each in fields(MetadataImage)[1:]))
+        return MetadataImage(
+            offset,
+            self.epoch,
+            self.controller_id,
+            self.cluster_id,
+            self.next_producer_id,
+            self.features,
+            self.brokers,
+            self.topics,
+            self.topic_ids,
+            self.configs,
+        )
 
     def topic(self, topic_id: Uuid) -> Topic:
         topic = self.topics.get(topic_id)

@@ -136,6 +136,16 @@ def test_who_returns_with_another_disk_holds_nothing_and_leads_nothing() -> None
     assert stage.partition("t").leader == 1
 
 
+def test_a_disk_that_is_replaced_under_a_leader_is_not_trusted_as_the_last() -> None:
+    stage = Stage()
+    stage.start(1)
+    stage.create("t", (1,))
+    stage.failover()
+    stage.start(1, log_dirs=OTHER_DISK)
+    partition = stage.partition("t")
+    assert (partition.leader, partition.isr, partition.last_known_elr) == (NO_LEADER, (), ())
+
+
 def test_an_unclean_election_is_held_only_where_the_topic_allows_it() -> None:
     for allowed, leader in (("false", NO_LEADER), ("true", 3)):
         stage = Stage()
@@ -179,6 +189,17 @@ def test_lowering_the_minimum_ends_eligibility_in_the_same_entry() -> None:
     set_config(stage, ConfigResource(ResourceType.TOPIC, "t"), "min.insync.replicas", "1")
     assert stage.partition("t").elr == ()
     assert len(stage.log.entries) == entries + 1
+
+
+def test_a_minimum_lowered_while_nobody_leads_ends_eligibility_once_somebody_does() -> None:
+    stage = three(min_insync_replicas="2")
+    for silent in ((3,), (3, 2), (3, 2, 1)):
+        stage.silence(*silent)
+    set_config(stage, ConfigResource(ResourceType.TOPIC, "t"), "min.insync.replicas", "1")
+    assert stage.partition("t").elr == (1, 2)
+    stage.heartbeat(2)
+    partition = stage.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (2, (2,), ())
 
 
 def test_the_preferred_leader_is_restored_once_it_is_in_sync_and_not_before() -> None:

@@ -71,6 +71,8 @@ class ControllerModel(RuleBasedStateMachine):
         self.holders: dict[Where, set[int]] = {}
         self.unclean_asked = False
         self.stage.start(1, 2, 3)
+        self.stage.create("a", (1, 2, 3), (2, 3, 1), min_insync_replicas="2")
+        self.stage.create("b", (3, 1))
 
     # --- brokers -----------------------------------------------------------------------------------
 
@@ -90,8 +92,7 @@ class ControllerModel(RuleBasedStateMachine):
         if stage.refusal(request) is ErrorCode.NONE:
             stage.epochs[broker_id] = stage.image.brokers[broker_id].epoch
             if how != "clean" or before is None:
-                for held in self.holders.values():
-                    held.discard(broker_id)
+                self._loses_data(broker_id)
         else:
             assert before is not None
 
@@ -117,7 +118,14 @@ class ControllerModel(RuleBasedStateMachine):
     @rule(broker_id=st.sampled_from(BROKERS))
     def operator_unregisters(self, broker_id: int) -> None:
         if self.stage.refusal(UnregisterBrokerRequest(broker_id)) is ErrorCode.NONE:
-            for held in self.holders.values():
+            self._loses_data(broker_id)
+
+    def _loses_data(self, broker_id: int) -> None:
+        """But at level 1 the last member of an ISR is trusted whatever happened to it: it knows no better."""
+        image = self.stage.image
+        for where, held in self.holders.items():
+            partition = image.partition(*where)
+            if partition is None or image.level > 1 or partition.isr != (broker_id,):
                 held.discard(broker_id)
 
     # --- topics ------------------------------------------------------------------------------------
@@ -307,7 +315,7 @@ class ControllerModel(RuleBasedStateMachine):
     def _check_new_leader(
         self, image: MetadataImage, topic: Topic, old: Partition, new: Partition, held: set[int]
     ) -> None:
-        if new.leader in held or (image.level == 1 and new.leader in old.isr):
+        if new.leader in held:
             return
         assert new.recovery_state == RECOVERING
         unclean = allows_unclean_election(image, self.stage.config, topic.name)

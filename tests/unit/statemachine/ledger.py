@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from distributedlog.model.errors import InvalidRequestError, StorageError
+from distributedlog.model.errors import InvalidRequestError, OverloadedError, StorageError
 from distributedlog.statemachine import Context, Result
 
 
@@ -71,6 +71,8 @@ class StageLog:
         return len(self.entries)
 
     def append(self, records: Sequence[int]) -> int:
+        if self.failing == "full":
+            raise OverloadedError("no room")
         if self.failing == "nothing written":
             raise StorageError("no")
         if self.failing == "behind another entry":

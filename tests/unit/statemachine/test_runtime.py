@@ -44,6 +44,40 @@ def test_a_read_waits_for_the_commit_of_what_it_saw() -> None:
     assert runtime.take().answers[1] == Answer(ticket, (7,), None, True)
 
 
+def test_a_read_waits_also_when_nobody_waits_before_it() -> None:
+    runtime = active(StageLog())
+    runtime.event(Add(7), 0)
+    runtime.submit(Read(), 0, LATER_MS)
+    assert runtime.take().answers == []
+    runtime.committed(0)
+    assert only(runtime.take()).response == (7,)
+
+
+def test_a_full_log_refuses_a_request_and_nothing_is_discarded() -> None:
+    log = StageLog()
+    runtime = active(log)
+    first = runtime.submit(Add(1), 0, LATER_MS)
+    log.failing = "full"
+    with pytest.raises(OverloadedError):
+        runtime.submit(Add(2), 0, LATER_MS)
+    with pytest.raises(OverloadedError):
+        runtime.event(Add(2), 0)
+    assert runtime.phase is Phase.ACTIVE
+    runtime.committed(0)
+    assert only(runtime.take()) == Answer(first, (1,), None, False)
+
+
+def test_a_timer_that_a_full_log_refuses_is_found_again_by_a_new_machine() -> None:
+    log = StageLog()
+    runtime = active(log)
+    assert isinstance(runtime.machine, Ledger)
+    runtime.machine.deadline_ms = 300
+    log.failing = "full"
+    runtime.tick(300)
+    assert runtime.take().reload
+    assert runtime.phase is Phase.LOADING
+
+
 def test_a_read_of_what_is_committed_is_answered_at_once_and_only_by_a_sure_leader() -> None:
     runtime = active(StageLog())
     runtime.submit(Read(), 0, LATER_MS)
