@@ -1,11 +1,13 @@
-"""Every seeded bug of the storage engine is caught by the suite."""
+"""Every seeded bug is caught by the suite.  (Raft's have runs of their own: tests/simulation.)"""
 
 from pathlib import Path
 
 import pytest
 
+from tests.mutants import controller_mutants, storage_mutants
 from tests.mutants.harness import Mutant, assert_caught, run_tests, seed
-from tests.mutants.storage_mutants import MUTANTS
+
+MUTANTS = [*storage_mutants.MUTANTS, *controller_mutants.MUTANTS]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
@@ -14,7 +16,8 @@ def test_the_suite_catches(mutant: Mutant, tmp_path: Path) -> None:
 
 
 def test_without_a_bug_the_same_tests_pass_on_the_copy(tmp_path: Path) -> None:
-    harmless = MUTANTS[0]._replace(new=MUTANTS[0].old + "  # no bug")
+    first = MUTANTS[0]
+    harmless = first._replace(new=first.old + "  # no bug")
     ran = run_tests(
         "tests/unit/storage/test_index.py tests/unit/embedded/test_log.py", seed(harmless, tmp_path)
     )
