@@ -18,6 +18,19 @@ if TYPE_CHECKING:
     from distributedlog.embedded import Log as Log
     from distributedlog.embedded import Store as Store
     from distributedlog.model.config import LogConfig as LogConfig
+    from distributedlog.model.errors import ConfigError as ConfigError
+    from distributedlog.model.errors import CorruptLogError as CorruptLogError
+    from distributedlog.model.errors import DirectoryLockedError as DirectoryLockedError
+    from distributedlog.model.errors import DiskFullError as DiskFullError
+    from distributedlog.model.errors import DlogError as DlogError
+    from distributedlog.model.errors import InvalidNameError as InvalidNameError
+    from distributedlog.model.errors import InvalidRecordError as InvalidRecordError
+    from distributedlog.model.errors import InvalidTimestampError as InvalidTimestampError
+    from distributedlog.model.errors import LogClosedError as LogClosedError
+    from distributedlog.model.errors import LogDirectoryFailedError as LogDirectoryFailedError
+    from distributedlog.model.errors import OffsetOutOfRangeError as OffsetOutOfRangeError
+    from distributedlog.model.errors import RecordTooLargeError as RecordTooLargeError
+    from distributedlog.model.errors import StorageError as StorageError
     from distributedlog.records.record import Header as Header
     from distributedlog.records.record import Record as Record
 
@@ -25,11 +38,44 @@ _HOMES = {
     "Log": "distributedlog.embedded",
     "Store": "distributedlog.embedded",
     "LogConfig": "distributedlog.model.config",
+    "ConfigError": "distributedlog.model.errors",
+    "CorruptLogError": "distributedlog.model.errors",
+    "DirectoryLockedError": "distributedlog.model.errors",
+    "DiskFullError": "distributedlog.model.errors",
+    "DlogError": "distributedlog.model.errors",
+    "InvalidNameError": "distributedlog.model.errors",
+    "InvalidRecordError": "distributedlog.model.errors",
+    "InvalidTimestampError": "distributedlog.model.errors",
+    "LogClosedError": "distributedlog.model.errors",
+    "LogDirectoryFailedError": "distributedlog.model.errors",
+    "OffsetOutOfRangeError": "distributedlog.model.errors",
+    "RecordTooLargeError": "distributedlog.model.errors",
+    "StorageError": "distributedlog.model.errors",
     "Header": "distributedlog.records.record",
     "Record": "distributedlog.records.record",
 }
 
-__all__ = ["Header", "Log", "LogConfig", "Record", "Store", "__version__"]
+__all__ = [
+    "ConfigError",
+    "CorruptLogError",
+    "DirectoryLockedError",
+    "DiskFullError",
+    "DlogError",
+    "Header",
+    "InvalidNameError",
+    "InvalidRecordError",
+    "InvalidTimestampError",
+    "Log",
+    "LogClosedError",
+    "LogConfig",
+    "LogDirectoryFailedError",
+    "OffsetOutOfRangeError",
+    "Record",
+    "RecordTooLargeError",
+    "StorageError",
+    "Store",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -67,3 +67,9 @@ def test_every_fault_strikes_somewhere() -> None:
         "transfer", "very lossy", "write fails",
     }  # fmt: skip
     assert wanted <= told, f"never seen: {wanted - told}"
+
+
+@pytest.mark.parametrize(("seed", "nodes"), [(834, 5), (2918, 3), (4611, 3), (5252, 5)])
+def test_seeds_that_once_told_of_a_mistake(seed: int, nodes: int) -> None:
+    """2918: a loss that was found by an opening which was itself interrupted, and then forgotten."""
+    assert _run(seed, nodes) > 0

@@ -13,15 +13,21 @@ What a crash does: the process is gone; the storage recovers; the node starts as
 storage lost what it had synced, the node takes a new incarnation before anything else, durably, and so
 is no voter until it is removed and added again.
 
-What an error does: a write or sync that fails is never tried again.  The driver stops, `failed` is told,
-and whoever waits gets LeadershipLostError, because nobody knows what will become of it.
+What an error does: a write or sync that fails is never tried again, and an entry that the state machine
+cannot apply is never passed over.  The driver stops, `failed` is told, and whoever waits gets
+LeadershipLostError, because nobody knows what will become of it.  A stopped driver refuses requests.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from distributedlog.model.errors import ConsensusError, LeadershipLostError, MalformedMessageError
+from distributedlog.model.errors import (
+    ConsensusError,
+    LeadershipLostError,
+    MalformedMessageError,
+    NotLeaderError,
+)
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.executor import Done, Executor, Outcome
 from distributedlog.ports.randomness import Randomness
@@ -187,26 +193,34 @@ class RaftDriver:
 
     def propose(self, payload: bytes, done: Done[object]) -> None:
         """`done` gets what the state machine returned, or LeadershipLostError; raises if nothing was done."""
+        self._check_running()
         entry = self.node.propose([payload])
         self._proposals[entry.index] = _Proposal(entry.term, done)
         self._pump()
 
     def change_membership(self, change: Change, done: Done[object]) -> None:
         """As `propose`; `done` gets None once the change is made."""
+        self._check_running()
         entry = self.node.change_membership(change)
         self._proposals[entry.index] = _Proposal(entry.term, done)
         self._pump()
 
     def read(self, done: Done[None]) -> None:
         """`done` is called when the state machine may be read as of now, or with LeadershipLostError."""
+        self._check_running()
         self._next_request_id += 1
         self.node.read_index(self._next_request_id)
         self._reads[self._next_request_id] = done
         self._pump()
 
     def transfer_leadership(self, target: int) -> None:
+        self._check_running()
         self.node.transfer_leadership(target, self._clock.monotonic_ms())
         self._pump()
+
+    def _check_running(self) -> None:
+        if self._stopped:
+            raise NotLeaderError("this node has stopped")
 
     def stop(self) -> None:
         """Takes part no more.  What is being written may still become durable."""
@@ -264,6 +278,9 @@ class RaftDriver:
         try:
             while not self._stopped and self.node.has_ready:
                 self._perform(self.node.ready())
+        except Exception as error:  # half performed: the rest of what was committed would be passed over
+            self._fail(error)
+            raise
         finally:
             self._pumping = False
         if self._proposals and self.node.core.role is not Role.LEADER:

@@ -36,12 +36,13 @@ from distributedlog.records.layout import Header, Record
 from distributedlog.records.record import decode_batch, encode_batch
 from distributedlog.storage.files import Files, ManagedFile
 from distributedlog.storage.log import PartitionLog
-from distributedlog.storage.recovery import Damage, RecoveryReport, open_log
+from distributedlog.storage.recovery import QUARANTINE, RecoveryReport, open_log
 from distributedlog.storage.scan import SEARCH_WORK_BYTES, BadBatchError, valid_batch_behind, walk
 
 STATE_FILE = "raft-state"
 SNAPSHOT_FILE = "raft-snapshot"
 LOG_DIRECTORY = "log"
+ACCOUNTED_SUFFIX = ".known"
 LOG_CONFIG = LogConfig(segment_bytes=16 * MIB, retention_ms=-1, file_delete_delay_ms=0)
 HEADER_NAME = "raft"
 QUARANTINED_BATCHES_MAX = 10_000
@@ -73,6 +74,7 @@ class LogRaftStorage:
         self._recovery_point = 0
         self._synced_index = 0
         self._opened: PartitionLog | None = None
+        self._cut_at: int | None = None
         self.report: RecoveryReport | None = None
         """What loading found and did, for the operator."""
 
@@ -96,9 +98,10 @@ class LogRaftStorage:
             recovery_point=self._recovery_point,
         )
         self._opened = log
-        log_lost = self._is_lost(self.report)
-        entries, entries_lost = self._load_entries(log)
-        self._synced_index = log.end_offset
+        log_lost = self._is_lost(self.report, log.end_offset)
+        entries, self._cut_at = self._load_entries(log)
+        entries_lost = self._cut_at is not None
+        self._synced_index = log.end_offset if self._cut_at is None else self._cut_at
         entries, gap = self._fit(entries, snapshot)
         lost = state_lost or snapshot_lost or log_lost or entries_lost or gap
         return Loaded(Recovered(self._hard_state, snapshot, tuple(entries)), lost)
@@ -136,20 +139,25 @@ class LogRaftStorage:
         body = data[: -_CRC.size]
         return body if _CRC.unpack(data[-_CRC.size :])[0] == crc32c(body) else None
 
-    def _is_lost(self, report: RecoveryReport) -> bool:
-        """What was only torn is no loss, and need not be kept aside."""
-        lost = report.lost_synced_offsets > 0
-        for damage in report.damage:
-            if self._was_synced(damage):
-                lost = True
-            else:
-                for path in damage.quarantined:
-                    self._files.remove(path)
-        return lost
+    def _is_lost(self, report: RecoveryReport, end_offset: int) -> bool:
+        """What was only torn is no loss, and need not be kept aside.
 
-    def _was_synced(self, damage: Damage) -> bool:
-        """Whether anything that stands behind the damage says that the damaged place had been durable."""
-        return any(self._says_synced(path, damage.offset) for path in damage.quarantined)
+        All that is quarantined is asked, not only what this opening put there: one that was interrupted
+        after that has told nobody.
+        """
+        suspects = self._unaccounted()
+        if any(self._says_synced(path, end_offset) for path in suspects):
+            return True
+        for path in suspects:
+            self._files.remove(path)
+        return report.lost_synced_offsets > 0
+
+    def _unaccounted(self) -> list[str]:
+        """Quarantined files that no incarnation was given up for yet."""
+        home = f"{self._directory}/{LOG_DIRECTORY}/{QUARANTINE}"
+        if not self._files.is_directory(home):
+            return []
+        return [f"{home}/{name}" for name in self._files.names(home) if not name.endswith(ACCOUNTED_SUFFIX)]
 
     def _says_synced(self, path: str, offset: int) -> bool:
         managed = self._files.manage(path, writable=False)
@@ -166,8 +174,11 @@ class LogRaftStorage:
         finally:
             managed.close()
 
-    def _load_entries(self, log: PartitionLog) -> tuple[list[Entry], bool]:
-        """Every entry; those from one that contradicts itself on are removed, and reported."""
+    def _load_entries(self, log: PartitionLog) -> tuple[list[Entry], int | None]:
+        """Every entry up to the first that contradicts itself, and its offset.
+
+        It is not removed here: the loss must be durable first, in a new incarnation (`save_hard_state`).
+        """
         entries: list[Entry] = []
         for batch in log.walk(log.start_offset, log.end_offset):
             try:
@@ -177,11 +188,9 @@ class LogRaftStorage:
             expected = entries[-1].index + 1 if entries else log.start_offset + 1
             offset, epoch = batch.header.base_offset, batch.header.leader_epoch
             if entry is None or (entry.index, entry.term) != (offset + 1, epoch) or entry.index != expected:
-                self._lower_recovery_point(offset)
-                log.truncate_to(offset, self._clock.wall_ms())
-                return entries, True
+                return entries, offset
             entries.append(entry)
-        return entries, False
+        return entries, None
 
     def _fit(self, entries: list[Entry], snapshot: Snapshot | None) -> tuple[list[Entry], bool]:
         """Drops a log that does not belong to the snapshot; whether entries are missing between the two."""
@@ -211,9 +220,20 @@ class LogRaftStorage:
         return self._opened
 
     def save_hard_state(self, hard_state: HardState) -> None:
+        gave_up = hard_state.incarnation != self._hard_state.incarnation
         self._hard_state = hard_state
         self._recovery_point = self._synced_index
         self._save_state()
+        if gave_up:
+            self._account_for_loss()
+
+    def _account_for_loss(self) -> None:
+        """The loss is durable now; what it left behind is cleared away.  Interrupted, it is found again."""
+        for path in self._unaccounted():
+            self._files.rename(path, path + ACCOUNTED_SUFFIX)
+        if self._cut_at is not None and self._opened is not None:
+            self._opened.truncate_to(self._cut_at, self._clock.wall_ms())
+            self._cut_at = None
 
     def _save_state(self) -> None:
         state = self._hard_state

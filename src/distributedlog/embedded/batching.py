@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from distributedlog.model.config import KIB, LogConfig
-from distributedlog.model.errors import RecordTooLargeError
+from distributedlog.model.errors import InvalidRecordError, RecordTooLargeError
 from distributedlog.records.compression import Codec
-from distributedlog.records.record import Record, encode_batch
+from distributedlog.records.record import DEFAULT_LIMITS, Record, encode_batch
 
 BATCH_BYTES = 256 * KIB
 RECORD_OVERHEAD_BYTES = 32
@@ -21,7 +21,7 @@ def into_batches(
     pending: list[Record] = []
     pending_bytes = 0
     for item in records:
-        record = item if isinstance(item, Record) else Record(item)
+        record = item if isinstance(item, Record) else _of_value(item)
         size = _estimate(record)
         if pending and pending_bytes + size > target:
             batches.append(_encode(pending, codec, config, now_ms))
@@ -33,7 +33,17 @@ def into_batches(
     return batches
 
 
+def _of_value(value: object) -> Record:
+    if value is not None and not isinstance(value, bytes):
+        raise InvalidRecordError(f"a record is a Record or bytes, not {type(value).__name__}")
+    return Record(value)
+
+
 def _estimate(record: Record) -> int:
+    if len(record.headers) > DEFAULT_LIMITS.headers_per_record_max:  # no reader would take it
+        raise InvalidRecordError(
+            f"a record has {len(record.headers)} headers; {DEFAULT_LIMITS.headers_per_record_max} are allowed"
+        )
     headers = sum(len(header.key) * 4 + len(header.value or b"") + 10 for header in record.headers)
     return RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 

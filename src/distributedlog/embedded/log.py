@@ -5,19 +5,27 @@ returned for survives a power cut; concurrent appends share a sync.  Many record
 cost one sync.  Readers see what is committed and need no lock while they read.
 """
 
+import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from distributedlog.embedded.batching import batch_bytes_max, into_batches
 from distributedlog.embedded.store import Store
 from distributedlog.model.config import LogConfig
 from distributedlog.model.errors import OffsetOutOfRangeError, RegionChangedError
 from distributedlog.model.ids import TopicPartition
+from distributedlog.ports.clock import Clock
+from distributedlog.ports.disk import Disk
+from distributedlog.ports.executor import Executor
+from distributedlog.ports.randomness import Randomness
 from distributedlog.records.batch import BatchHeader, read_header
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import Header, Record, decode_batch
+from distributedlog.storage.append import AppendResult
 from distributedlog.storage.compaction import CompactionResult
+from distributedlog.storage.files import OPEN_FILES_MAX
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import RecoveryReport
 from distributedlog.storage.txn_index import AbortedTransaction
@@ -49,19 +57,33 @@ class Log:
     @classmethod
     def open(
         cls,
-        path: str,
+        path: str | os.PathLike[str],
         *,
         topic: str = "log",
         partition: int = 0,
         config: LogConfig | None = None,
         background: bool = True,
-        **ports: Any,
+        open_files_max: int = OPEN_FILES_MAX,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+        executor: Executor | None = None,
     ) -> "Log":
         """Opens the log in a data directory of its own, making it if need be.
 
-        `LogConfig` has every setting.  To have several logs in one directory, use `Store`.
+        `LogConfig` has every setting.  To have several logs in one directory, use `Store`; the rest is as in
+        `Store.open`.
         """
-        store = Store.open(path, config=config, background=background, **ports)
+        store = Store.open(
+            path,
+            config=config,
+            background=background,
+            open_files_max=open_files_max,
+            disk=disk,
+            clock=clock,
+            randomness=randomness,
+            executor=executor,
+        )
         try:
             log = store.log(topic, partition)
         except BaseException:
@@ -120,7 +142,10 @@ class Log:
         return self.append_many([record])[0]
 
     def append_many(self, records: Iterable[Record | bytes], *, codec: Codec | str = Codec.NONE) -> range:
-        """Appends records in order, with one sync for all; their offsets."""
+        """Appends records in order, with one sync for all; their offsets.
+
+        They may take several batches.  If one is refused none stays; a crash may leave the first ones.
+        """
         batches = into_batches(records, _codec(codec), self._log.config, self._store.now_ms())
         return self._append_batches(batches)
 
@@ -147,22 +172,29 @@ class Log:
     def _append_batches(self, batches: list[bytearray]) -> range:
         first = last = -1
         with self._store.lock:
-            for batch in batches:
-                result = self._store.append(self._log, lambda batch=batch: self._append_one(batch))  # type: ignore[misc]
-                first = result.base_offset if first < 0 else first
-                last = result.last_offset
+            end_offset = self._log.end_offset
+            try:
+                for batch in batches:
+                    result = self._store.append(self._log, lambda batch=batch: self._append_one(batch))  # type: ignore[misc]
+                    first = result.base_offset if first < 0 else first
+                    last = result.last_offset
+            except BaseException:
+                self._store.take_back(self._log, end_offset)
+                raise
         if first < 0:
             return range(self.end_offset, self.end_offset)
         if self._log.config.flush_on_commit:
             self._store.make_durable(self._log, last + 1)
         return range(first, last + 1)
 
-    def _append_one(self, batch: bytearray) -> Any:
+    def _append_one(self, batch: bytearray) -> AppendResult:
         return self._log.append_as_leader(batch, leader_epoch=LEADER_EPOCH, now_ms=self._store.now_ms())
 
     def flush(self) -> None:
         """Everything appended is on the disk when this returns."""
-        self._store.make_durable(self._log, self._log.end_offset)
+        with self._store.lock:
+            end_offset = self._log.end_offset
+        self._store.make_durable(self._log, end_offset)
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -174,11 +206,14 @@ class Log:
         max_bytes: int = READ_BYTES,
         committed_only: bool = False,
     ) -> list[Record]:
-        """Records from `offset`: what `max_bytes` of batches hold, at least one batch; [] at the end.
+        """Records from `offset`: what `max_bytes` of batches hold, at least one record; [] at the end.
 
         `committed_only` leaves out open and aborted transactions.  OffsetOutOfRangeError outside of the log.
         """
-        records, _ = self._read_records(offset, max_bytes, committed_only)
+        records, next_offset = self._read_records(offset, max_bytes, committed_only)
+        while not records and next_offset != offset:  # compacted, aborted or control batches only
+            offset = max(next_offset, self.start_offset)
+            records, next_offset = self._read_records(offset, max_bytes, committed_only)
         return records if max_records is None else records[:max_records]
 
     def _read_records(self, offset: int, max_bytes: int, committed_only: bool) -> tuple[list[Record], int]:
@@ -200,9 +235,17 @@ class Log:
         """The same as an Arrow record batch: key, value, headers, timestamp, offset."""
         from distributedlog.records.arrow import decode_to_arrow
 
-        data, aborted = self._read_bytes(offset, max_bytes, committed_only)
-        batches = [batch for _, batch in _whole_batches(data)]
-        return decode_to_arrow(batches, from_offset=offset, skip=lambda header: _is_aborted(header, aborted))
+        while True:
+            data, aborted = self._read_bytes(offset, max_bytes, committed_only)
+            batches = list(_whole_batches(data))
+            rows = decode_to_arrow(
+                [batch for _, batch in batches],
+                from_offset=offset,
+                skip=partial(_is_aborted, aborted=aborted),
+            )
+            if rows.num_rows or not batches:
+                return rows
+            offset = max(batches[-1][0].next_offset, self.start_offset)
 
     def _read_bytes(
         self, offset: int, max_bytes: int, committed_only: bool
@@ -258,7 +301,7 @@ class Log:
         """Forgets everything below `offset`, durably."""
         with self._store.lock:
             self._log.advance_start_offset(offset, self._store.now_ms())
-            self._store.files.checkpoint_starts()
+            self._store.checkpoint_starts()
 
     def compact(self) -> CompactionResult | None:
         """Keeps the last value of each key, now; None if there is nothing to compact.

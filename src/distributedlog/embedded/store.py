@@ -1,17 +1,29 @@
 """A data directory opened by a program, shared by its threads, and kept up in the background.
 
-One lock guards the store; nothing slow happens under it.  A sync runs outside of it, led by whichever
-thread finds none running, and serves every append that was made before it began (group commit).
-Compaction is planned and committed under the lock and does its work in a child process.
+One lock guards the store.  What an append waits for is done outside of it: a sync is led by whichever thread
+finds none running, and serves every append that was made before it began (group commit).  Compaction is
+planned and committed under the lock and does its work in a child process.  What is rare is done under it:
+rolling, deleting, writing checkpoints, looking for a time, making a wrong index anew.
+
+A process that was forked off has copies of all this and must not use them: two writers with one end of the
+log would write over each other, and a close would mark a stop as clean while the parent goes on.
 """
 
+import contextlib
+import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from distributedlog.model.config import MINUTE_MS, LogConfig
-from distributedlog.model.errors import DiskFullError, DlogError
+from distributedlog.model.errors import (
+    DiskFullError,
+    DlogError,
+    InvalidNameError,
+    LogClosedError,
+    StorageError,
+)
 from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.clock import Clock, SystemClock
 from distributedlog.ports.disk import Disk, SystemDisk
@@ -35,6 +47,17 @@ UPKEEP_INTERVAL_MS = 1_000
 RETENTION_INTERVAL_MS = 10_000
 CHECKPOINT_INTERVAL_MS = 1 * MINUTE_MS
 
+_forks = 0
+"""How often this process and those it comes from were forked off.  Cheaper to compare than process ids."""
+
+
+def _note_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
 
 class Store:
     """Many logs in one data directory.
@@ -57,6 +80,7 @@ class Store:
         self._syncing: set[PartitionLog] = set()
         self._compacting: set[TopicPartition] = set()
         self._closed = False
+        self._forks = _forks
         self._stop = threading.Event()
         self._upkeep: threading.Thread | None = None
         for log in store.logs.values():
@@ -68,7 +92,7 @@ class Store:
     @classmethod
     def open(
         cls,
-        path: str,
+        path: str | os.PathLike[str],
         *,
         config: LogConfig | None = None,
         background: bool = True,
@@ -84,9 +108,12 @@ class Store:
         `flush.ms`; without it, call `maintain` yourself.  The last four are the ports, for tests.
         """
         disk, clock = disk or SystemDisk(), clock or SystemClock()
+        name = os.fspath(path)
+        if not name or "\0" in name:
+            raise InvalidNameError(f"{name!r} is not the name of a directory")
         store = LogStore.open(
             disk,
-            path.rstrip("/") or "/",
+            name.rstrip("/") or "/",
             clock=clock,
             randomness=randomness or SystemRandomness(),
             config=config,
@@ -100,21 +127,25 @@ class Store:
         """A log of this store, created on first use."""
         from distributedlog.embedded.log import Log
 
-        with self._changed:
+        with self.lock:
             return Log(self, TopicPartition(topic, partition), self._store.create_log(topic, partition))
 
     def logs(self) -> list[TopicPartition]:
-        with self._changed:
+        with self.lock:
             return sorted(self._store.logs)
 
     def delete(self, topic: str, partition: int = 0) -> None:
-        with self._changed:
+        with self.lock:
             self._store.delete_log(topic, partition)
 
     # --- what logs ask for ---------------------------------------------------------------------
 
     @property
     def lock(self) -> threading.Condition:
+        if self._forks != _forks:
+            raise StorageError(
+                f"{self._store.directory} was opened before this process was forked: use it in the parent"
+            )
         return self._changed
 
     @property
@@ -126,7 +157,7 @@ class Store:
 
     def append(self, log: PartitionLog, write: Callable[[], AppendResult]) -> AppendResult:
         """Runs `write` under the lock; when the disk is full, makes what room it may and tries once more."""
-        with self._changed:
+        with self.lock:
             try:
                 result = write()
             except DiskFullError:
@@ -137,10 +168,32 @@ class Store:
                 log.advance_high_watermark(log.end_offset)
             return result
 
+    def take_back(self, log: PartitionLog, end_offset: int) -> None:
+        """After an append of several batches failed, under the lock: what it wrote goes, as far as it can.
+
+        That syncs what others wrote before, who wait for it.
+        """
+        if log.end_offset > end_offset:
+            with contextlib.suppress(DlogError):
+                log.truncate_to(end_offset, self.now_ms())
+            log.advance_high_watermark(log.flushed_end_offset)
+            self._changed.notify_all()
+
+    def checkpoint_starts(self) -> None:
+        """Durable on return; on a full disk what was deleted makes room for it."""
+        with self.lock:
+            try:
+                self._store.checkpoint_starts()
+            except DiskFullError:
+                if self._store.free_space() == 0:
+                    raise
+                self._store.checkpoint_starts()
+
     def make_durable(self, log: PartitionLog, end_offset: int) -> None:
         """Blocks until everything below `end_offset` is synced; one thread syncs for all that wait."""
         while True:
-            with self._changed:
+            with self.lock:
+                end_offset = min(end_offset, log.end_offset)  # what was behind it may have been taken back
                 if log.flushed_end_offset >= end_offset:
                     return
                 if log in self._syncing:
@@ -153,7 +206,7 @@ class Store:
                     continue
                 self._syncing.add(log)
             outcome = Outcome.of(job.run)
-            with self._changed:
+            with self.lock:
                 self._syncing.discard(log)
                 log.end_sync(job, succeeded=outcome.error is None)
                 log.advance_high_watermark(log.flushed_end_offset)
@@ -164,7 +217,8 @@ class Store:
 
     def compact(self, partition: TopicPartition, *, force: bool = True) -> CompactionResult | None:
         """Compacts a log now, in a child process; None if there is nothing to do."""
-        with self._changed:
+        with self.lock:
+            self._check_open()
             log = self._store.logs.get(partition)
             if log is None or partition in self._compacting:
                 return None
@@ -177,12 +231,15 @@ class Store:
             result = self._run_cpu_and_wait(
                 lambda done: self._executor.run_cpu(run_compaction, (plan, self._disk), done)
             )
-            with self._changed:
+            with self.lock:
                 if self._store.logs.get(partition) is log and commit_compaction(log, result, self.now_ms()):
                     self._store.first_dirty_offsets[partition] = result.first_dirty_offset
             return result
+        except RuntimeError:
+            self._check_open()  # closed between planning and starting
+            raise
         finally:
-            with self._changed:
+            with self.lock:
                 self._compacting.discard(partition)
 
     @staticmethod
@@ -202,59 +259,77 @@ class Store:
 
     def maintain(self) -> None:
         """Retention, compaction where it is due, and removal of deleted files."""
-        with self._changed:
-            self._store.maintain()
+        failures: list[DlogError] = []  # of one log: the others are kept up all the same
+        with self.lock:
+            try:
+                self._store.maintain()
+            except StorageError as error:
+                failures.append(error)
             compacted = [key for key, log in self._store.logs.items() if log.config.compacts]
         for partition in compacted:
-            self.compact(partition, force=False)
+            try:
+                self.compact(partition, force=False)
+            except DlogError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def flush(self) -> None:
         """Syncs every log, and writes down how far that is."""
-        with self._changed:
-            logs = list(self._store.logs.values())
-        for log in logs:
-            self.make_durable(log, log.end_offset)
-        with self._changed:
+        with self.lock:
+            logs = [(log, log.end_offset) for log in self._store.logs.values()]
+        for log, end_offset in logs:
+            self.make_durable(log, end_offset)
+        self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        with self.lock:
             self._store.checkpoint()
 
     def _keep_up(self) -> None:
         maintained_ms = checkpointed_ms = self._clock.monotonic_ms()
         while not self._stop.wait(UPKEEP_INTERVAL_MS / 1000):
             now_ms = self._clock.monotonic_ms()
-            try:
-                self._flush_due()
-                if now_ms - maintained_ms >= RETENTION_INTERVAL_MS:
-                    self.maintain()
-                    maintained_ms = now_ms
-                if now_ms - checkpointed_ms >= CHECKPOINT_INTERVAL_MS:
-                    with self._changed:
-                        self._store.checkpoint()
-                    checkpointed_ms = now_ms
-            except DiskFullError:
-                continue  # appends say so to their callers; there may be room next time
-            except (DlogError, RuntimeError):  # the latter if the child process was killed
-                if self._store.files.failure is not None:
-                    return  # out of use: whoever appends is told
+            self._attempt(self._flush_due)
+            if now_ms - maintained_ms >= RETENTION_INTERVAL_MS:
+                self._attempt(self.maintain)
+                maintained_ms = now_ms
+            if now_ms - checkpointed_ms >= CHECKPOINT_INTERVAL_MS:
+                self._attempt(self._checkpoint)
+                checkpointed_ms = now_ms
+            if self._store.files.failure is not None:
+                return  # out of use: whoever appends is told
+
+    @staticmethod
+    def _attempt(work: Callable[[], None]) -> None:
+        """What cannot be done now (no room, a damaged log, a child process killed) is tried again later."""
+        with contextlib.suppress(DlogError, RuntimeError, OSError):
+            work()
 
     def _flush_due(self) -> None:
-        with self._changed:
-            due = [log for log in self._store.logs.values() if log.is_sync_due(self.now_ms())]
-        for log in due:
-            self.make_durable(log, log.end_offset)
+        with self.lock:
+            logs = self._store.logs.values()
+            due = [(log, log.end_offset) for log in logs if log.is_sync_due(self.now_ms())]
+        for log, end_offset in due:
+            self.make_durable(log, end_offset)
 
     # --- leaving -------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Syncs everything and leaves nothing to recover."""
-        if self._closed:
+        """Syncs everything and leaves nothing to recover.  In a forked process it does nothing."""
+        if self._closed or self._forks != _forks:
             return
         self._closed = True
         self._stop.set()
         if self._upkeep is not None:
             self._upkeep.join()
         self._executor.close()
-        with self._changed:
+        with self.lock:
             self._store.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosedError(f"the data directory {self._store.directory} is closed")
 
     def __enter__(self) -> "Store":
         return self

@@ -192,8 +192,14 @@ def _spell(value: Any) -> str:
     return str(value)
 
 
+_TYPES: Mapping[Any, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
+
+
 def _check(setting: "Field[Any]", value: Any) -> None:
     bounds = setting.metadata
+    types = _TYPES.get(setting.type)
+    if types and (not isinstance(value, types) or (isinstance(value, bool) and setting.type is not bool)):
+        raise ConfigError(f"{bounds['name']} cannot be {value!r}: it is a {_kind(setting)}")
     low, high, choices = bounds.get("low"), bounds.get("high", INT64_MAX), bounds.get("choices")
     if low is not None and not low <= value <= high:
         raise ConfigError(f"{bounds['name']} is {value}; it must lie between {low} and {high}")

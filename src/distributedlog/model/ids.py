@@ -30,6 +30,13 @@ def check_topic_name(name: str) -> str:
     return name
 
 
+def check_partition(partition: int) -> int:
+    """A directory named by anything else would not be found again under this name."""
+    if type(partition) is not int or not 0 <= partition <= PARTITION_MAX:
+        raise InvalidNameError(f"a partition is a whole number from 0 to {PARTITION_MAX}, not {partition!r}")
+    return partition
+
+
 class TopicPartition(NamedTuple):
     topic: str
     partition: int
@@ -44,7 +51,7 @@ class TopicPartition(NamedTuple):
     @classmethod
     def from_directory_name(cls, name: str) -> "TopicPartition":
         match = _PARTITION_DIRECTORY.fullmatch(name)
-        if match is None or int(match[2]) > PARTITION_MAX:
+        if match is None or int(match[2]) > PARTITION_MAX or match[2] != str(int(match[2])):
             raise InvalidNameError(f"{name!r} is not a partition directory (they are named TOPIC-NUMBER)")
         return cls(check_topic_name(match[1]), int(match[2]))
 

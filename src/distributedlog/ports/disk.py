@@ -85,7 +85,9 @@ class Disk(Protocol):
         """Atomic, replacing `target`."""
         ...
 
-    def remove(self, path: str) -> None: ...
+    def remove(self, path: str) -> None:
+        """A file, or a link and not what it points at; IsADirectoryError for a directory."""
+        ...
 
     def sync_directory(self, path: str) -> None: ...
 
@@ -201,7 +203,12 @@ class SystemDisk:
         os.replace(source, target)
 
     def remove(self, path: str) -> None:
-        os.unlink(path)
+        try:
+            os.unlink(path)
+        except PermissionError as error:  # which is what macOS says of a directory
+            if os.path.isdir(path) and not os.path.islink(path):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path) from error
+            raise
 
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

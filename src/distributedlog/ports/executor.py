@@ -5,6 +5,7 @@ loop wraps it with `call_soon_threadsafe`.  CPU work is a module-level function 
 """
 
 import contextlib
+import os
 import pickle
 import subprocess
 import sys
@@ -101,8 +102,9 @@ class ChildProcess:
     """A Python process that calls functions for us, one at a time, over its standard streams.
 
     It is started by program name and not by `multiprocessing`, so that an embedding program needs no
-    `__main__` guard and shares no file descriptor by accident.  It leaves when its input closes, so it
-    cannot outlive us, not even after a SIGKILL.
+    `__main__` guard and shares no file descriptor by accident.  It looks for modules where we do, and not
+    first in whatever directory we happen to work in.  It leaves when its input closes, so it cannot outlive
+    us, not even after a SIGKILL.
     """
 
     def __init__(self) -> None:
@@ -131,7 +133,8 @@ class ChildProcess:
         if self._process is None or self._process.poll() is not None:
             self._end()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "distributedlog.ports.worker"],
+                [sys.executable, "-P", "-m", "distributedlog.ports.worker"],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )

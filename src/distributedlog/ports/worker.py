@@ -15,14 +15,18 @@ def main() -> None:
     while True:
         try:
             function, arguments = pickle.load(requests)  # noqa: S301 - our own parent
-        except EOFError:
+        except (EOFError, pickle.UnpicklingError):  # closed, or the parent was killed while it wrote
             return
         try:
             answer: tuple[object, Exception | None] = (function(*arguments), None)
         except Exception as error:
             answer = (None, error)
-        pickle.dump(answer, answers, protocol=pickle.HIGHEST_PROTOCOL)
-        answers.flush()
+        try:
+            pickle.dump(answer, answers, protocol=pickle.HIGHEST_PROTOCOL)
+            answers.flush()
+        except BrokenPipeError:  # the parent is gone; what is still buffered has nowhere to go
+            os.dup2(os.open(os.devnull, os.O_WRONLY), answers.fileno())
+            return
 
 
 if __name__ == "__main__":

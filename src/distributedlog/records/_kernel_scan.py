@@ -15,6 +15,7 @@ from distributedlog.model.errors import (
     CorruptBatchError,
     DlogError,
     InvalidRecordError,
+    InvalidTimestampError,
     RecordTooLargeError,
     UnsupportedCompressionError,
     UnsupportedFormatError,
@@ -23,6 +24,7 @@ from distributedlog.records.layout import (
     ATTRIBUTES_AT,
     CODEC_MASK,
     CODEC_MAX,
+    CONTROL_BIT,
     HEADER_BYTES,
     HEADER_STRUCT,
     LEADER_EPOCH_AT,
@@ -133,7 +135,15 @@ def check_whole_batch(
 
 
 def place_batch(
-    buffer: Buffer, position: int, base_offset: int, leader_epoch: int, bytes_max: int, records_max: int
+    buffer: Buffer,
+    position: int,
+    base_offset: int,
+    leader_epoch: int,
+    bytes_max: int,
+    records_max: int,
+    oldest_ms: int,
+    newest_ms: int,
+    is_control_allowed: bool,
 ) -> BatchHeader:
     """Stamps a new batch with its place in the log and checks it: so its header is read once.
 
@@ -146,6 +156,13 @@ def place_batch(
     header = check_whole_batch(buffer, position, bytes_max, records_max, True)
     if header[12] != header[6] + 1:
         raise InvalidRecordError(f"the batch claims {header[12]} records over {header[6] + 1} offsets")
+    if header[5] & CONTROL_BIT and not is_control_allowed:
+        raise InvalidRecordError("clients do not write control batches")
+    if header[8] >= 0 and (header[8] > newest_ms or header[7] < oldest_ms):
+        wrong = header[8] if header[8] > newest_ms else header[7]
+        raise InvalidTimestampError(
+            f"timestamp {wrong} does not lie between {oldest_ms} and {newest_ms}, as the topic demands"
+        )
     return header
 
 

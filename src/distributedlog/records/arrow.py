@@ -271,9 +271,9 @@ def _row_encoder(rows: "pyarrow.RecordBatch", default_timestamp_ms: int) -> RowE
             f"the columns are {', '.join(rows.schema.names) or 'none'}; they may be {', '.join(COLUMNS)},"
             " and key or value must be there"
         )
-    lists, header_keys, header_values = _header_ranges(
-        _column(rows, "headers", _schema().field("headers").type)
-    )
+    headers = _column(rows, "headers", _schema().field("headers").type)
+    _check_header_counts(headers)
+    lists, header_keys, header_values = _header_ranges(headers)
     timestamps = _column(rows, "timestamp", pa.timestamp("ms", tz="UTC"))
     return RowEncoder(
         rows.num_rows,
@@ -285,6 +285,17 @@ def _row_encoder(rows: "pyarrow.RecordBatch", default_timestamp_ms: int) -> RowE
         _timestamp_view(timestamps),
         default_timestamp_ms,
     )
+
+
+def _check_header_counts(headers: Any) -> None:
+    """Nothing is written that a reader with the default limits would refuse."""
+    import pyarrow.compute as pc
+
+    most = 0 if headers is None else pc.max(headers.value_lengths()).as_py() or 0
+    if most > DEFAULT_LIMITS.headers_per_record_max:
+        raise InvalidRecordError(
+            f"a row has {most} headers; {DEFAULT_LIMITS.headers_per_record_max} are allowed"
+        )
 
 
 def _column(rows: "pyarrow.RecordBatch", name: str, kind: Any) -> Any:

@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.config import RecordLimits
-from distributedlog.model.errors import CorruptBatchError, InvalidRecordError
+from distributedlog.model.errors import CorruptBatchError, InvalidRecordError, RecordTooLargeError
 from distributedlog.records.batch import check_batch
 from distributedlog.records.compression import Codec, compress, decompress
 from distributedlog.records.kernel import (
@@ -105,8 +105,17 @@ def encode_batch(
 
 
 def finish_batch(output: bytearray, header: BatchHeader, level: int | None = None) -> bytearray:
-    """Compresses the records that stand behind 61 free bytes, and writes the header there."""
+    """Compresses the records that stand behind 61 free bytes, and writes the header there.
+
+    Nothing is written that a reader with the default limits would refuse, however well it compresses.
+    """
     codec = header.codec
+    section_bytes = len(output) - HEADER_BYTES
+    if section_bytes > DEFAULT_LIMITS.decompressed_bytes_max:
+        raise RecordTooLargeError(
+            f"the records of a batch have {section_bytes} bytes before compression; "
+            f"{DEFAULT_LIMITS.decompressed_bytes_max} are allowed"
+        )
     if codec != Codec.NONE:
         with memoryview(output) as view:
             body = compress(codec, view[HEADER_BYTES:], level)

@@ -8,12 +8,11 @@ from enum import Enum
 from typing import NamedTuple
 
 from distributedlog.model.buffers import Buffer, MutableBuffer
-from distributedlog.model.config import LogConfig, RecordLimits
+from distributedlog.model.config import INT64_MAX, LogConfig, RecordLimits
 from distributedlog.model.errors import (
     BatchListTooLargeError,
     CorruptBatchError,
     InvalidRecordError,
-    InvalidTimestampError,
     UnexpectedOffsetError,
 )
 from distributedlog.records.batch import (
@@ -24,7 +23,6 @@ from distributedlog.records.batch import (
     read_header,
     stamp_append_time,
 )
-from distributedlog.records.layout import CONTROL_BIT
 from distributedlog.records.record import decompress_records, record_spans
 
 
@@ -64,13 +62,17 @@ def place_leader_append(
     position, end, offset = 0, len(data), base_offset
     if end > config.segment_bytes:
         raise BatchListTooLargeError(f"{end} bytes do not fit a segment of {config.segment_bytes}")
-    bytes_max, records_max = min(limits.batch_bytes_max, config.max_message_bytes), limits.records_max
-    compacts = config.compacts
     stamps_time = config.message_timestamp_type == "LogAppendTime"
+    bytes_max, records_max = min(limits.batch_bytes_max, config.max_message_bytes), limits.records_max
+    compacts, is_broker = config.compacts, origin is not _CLIENT
+    oldest_ms, newest_ms = -INT64_MAX, INT64_MAX
+    if not stamps_time and not is_broker:
+        oldest_ms = now_ms - config.message_timestamp_before_max_ms
+        newest_ms = now_ms + config.message_timestamp_after_max_ms
     while position < end:
-        header = place_batch(data, position, offset, leader_epoch, bytes_max, records_max)
-        if origin is _CLIENT:
-            _check_client_batch(header, config, now_ms)
+        header = place_batch(
+            data, position, offset, leader_epoch, bytes_max, records_max, oldest_ms, newest_ms, is_broker
+        )
         if compacts and not header.is_control:
             _check_keys(data, position, header, limits)
         if stamps_time:
@@ -86,18 +88,6 @@ def place_leader_append(
             "a batch with a producer id is appended alone: its sequence is checked by itself"
         )
     return headers
-
-
-def _check_client_batch(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    if header.attributes & CONTROL_BIT:
-        raise InvalidRecordError("clients do not write control batches")
-    newest = header.max_timestamp
-    if newest >= 0 and config.message_timestamp_type == "CreateTime":
-        if newest > now_ms + config.message_timestamp_after_max_ms:
-            raise InvalidTimestampError(f"timestamp {newest} lies too far in the future (it is {now_ms})")
-        oldest = header.base_timestamp
-        if oldest < now_ms - config.message_timestamp_before_max_ms:
-            raise InvalidTimestampError(f"timestamp {oldest} lies too far in the past (it is {now_ms})")
 
 
 def _check_keys(data: Buffer, position: int, header: BatchHeader, limits: RecordLimits) -> None:

@@ -247,7 +247,7 @@ class Files:
             if managed._handle.size() > 0:
                 managed._handle.truncate(0)
         except OSError as error:
-            self._refuse_if_full(path, error)
+            self._refuse_if_full(f"create {path}", error)
             raise self.fail(f"cannot create {path}", error) from error
         self._open_files[managed] = None
         self._trim()
@@ -310,9 +310,9 @@ class Files:
         raise DiskFullError(f"no room to append to {managed.path}: {error.strerror}") from error
 
     @staticmethod
-    def _refuse_if_full(path: str, error: OSError) -> None:
+    def _refuse_if_full(what: str, error: OSError) -> None:
         if error.errno in NO_ROOM:
-            raise DiskFullError(f"no room for {path}: {error.strerror}") from error
+            raise DiskFullError(f"no room to {what}: {error.strerror}") from error
 
     @contextlib.contextmanager
     def _failing(self, what: str) -> Iterator[None]:
@@ -337,8 +337,10 @@ class Files:
             return self.disk.size(path)
 
     def modified_ms(self, path: str) -> int:
-        with _explaining(f"see the age of {path}"):
+        try:
             return self.disk.modified_ms(path)
+        except OSError as error:
+            raise StorageError(f"cannot see the age of {path}: {error.strerror}") from error
 
     def is_directory(self, path: str) -> bool:
         return self.disk.is_directory(path)
@@ -367,14 +369,14 @@ class Files:
             self.disk.remove(path)
 
     def remove_tree(self, directory: str) -> None:
-        """A directory with files and no deeper levels than partitions have."""
+        """A directory with files and no deeper levels than partitions have.  Links go, not what they show."""
         with self._failing(f"remove {directory}"):
             for name in self.disk.list_directory(directory):
                 path = f"{directory}/{name}"
-                if self.disk.is_directory(path):
-                    self.remove_tree(path)
-                else:
+                try:
                     self.disk.remove(path)
+                except IsADirectoryError:
+                    self.remove_tree(path)
             self.disk.remove_directory(directory)
 
     def sync_all(self, pinned: Sequence[File], directories: Sequence[str]) -> None:
@@ -439,6 +441,8 @@ class Files:
                 f"{os.path.dirname(path)} is in use by another process (lock file {path}); "
                 "stop it, or copy the directory and use the copy"
             ) from error
+        except OSError as error:
+            raise StorageError(f"cannot take the lock file {path}: {error.strerror}") from error
 
     def free_bytes(self, path: str) -> int:
         return self.disk.free_bytes(path)

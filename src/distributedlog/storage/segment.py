@@ -19,7 +19,12 @@ import contextlib
 import struct
 from typing import NamedTuple
 
-from distributedlog.model.errors import CorruptLogError, DiskFullError, LogDirectoryFailedError
+from distributedlog.model.errors import (
+    CorruptLogError,
+    DiskFullError,
+    LogDirectoryFailedError,
+    StorageError,
+)
 from distributedlog.ports.disk import File
 from distributedlog.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader
 from distributedlog.records.layout import MAX_TIMESTAMP_AT
@@ -113,7 +118,10 @@ class Segment:
     def open(cls, files: Files, directory: str, base_offset: int, index_interval_bytes: int) -> "Segment":
         """One that is there already; its indexes are looked at when they are needed."""
         segment = cls(files, directory, base_offset, index_interval_bytes)
-        segment.size = files.size(segment.log.path)
+        try:
+            segment.size = files.size(segment.log.path)
+        except FileNotFoundError as error:  # its name was listed: a link to nothing
+            raise StorageError(f"cannot see the size of {segment.log.path}: {error.strerror}") from error
         return segment
 
     def reset_indexes(self) -> None:

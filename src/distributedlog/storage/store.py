@@ -19,6 +19,7 @@ file is written twice, the second time under a name of our own; where the two di
 """
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 
 from distributedlog.model.config import LogConfig
@@ -30,7 +31,7 @@ from distributedlog.model.errors import (
     LogDirectoryFailedError,
     StorageError,
 )
-from distributedlog.model.ids import TopicPartition, Uuid, check_topic_name
+from distributedlog.model.ids import TopicPartition, Uuid, check_partition, check_topic_name
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.disk import Disk
 from distributedlog.ports.randomness import Randomness
@@ -58,6 +59,9 @@ from distributedlog.storage.recovery import RecoveryReport, open_log
 from distributedlog.storage.retention import enforce_retention
 
 DELETED_DIRECTORY_SUFFIX = "-delete"
+DELETED_DIRECTORY = re.compile(r"[A-Za-z0-9._-]+-[0-9]{1,10}\.[A-Za-z0-9_-]+-delete")
+"""No other directory is removed, whatever it is called."""
+NAME_BYTES_MAX = 255
 LOG_START_COPY_FILE = f"{LOG_START_FILE}.copy"
 FOREVER_MS = 2**62
 
@@ -144,8 +148,8 @@ class LogStore:
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint that is missing or damaged is as good as an old one."""
         path = f"{self.directory}/{name}"
-        data = self.files.read_small(path)
         try:
+            data = self.files.read_small(path)
             offsets = {} if data is None else decode_offsets(data, path)
         except CorruptLogError as error:
             self.was_clean = False
@@ -175,7 +179,7 @@ class LogStore:
             path = f"{self.directory}/{name}"
             if not self.files.is_directory(path):
                 continue
-            if name.endswith(DELETED_DIRECTORY_SUFFIX):
+            if DELETED_DIRECTORY.fullmatch(name):
                 self.files.remove_tree(path)
                 continue
             with contextlib.suppress(InvalidNameError):
@@ -215,11 +219,10 @@ class LogStore:
         return log
 
     def _load_topic_id(self, partition: TopicPartition, path: str) -> None:
-        metadata = self.files.read_small(path)
-        if metadata is None:
-            return
         try:
-            self.topic_ids[partition] = decode_partition_metadata(metadata, path)
+            metadata = self.files.read_small(path)
+            if metadata is not None:
+                self.topic_ids[partition] = decode_partition_metadata(metadata, path)
         except CorruptLogError as error:  # the log is whole; only whose it is must be asked elsewhere
             self.reports[partition].notes.append(str(error))
 
@@ -233,7 +236,7 @@ class LogStore:
     ) -> PartitionLog:
         """The log of a new partition; durable on return.  An existing one is returned as it is."""
         self._check_open()
-        key = TopicPartition(check_topic_name(topic), partition)
+        key = TopicPartition(check_topic_name(topic), check_partition(partition))
         existing = self.logs.get(key)
         if existing is not None:
             return existing
@@ -256,7 +259,7 @@ class LogStore:
         log.abandon()
         self.topic_ids.pop(key, None)
         self.first_dirty_offsets.pop(key, None)
-        doomed = f"{self.directory}/{key}.{self._randomness.new_uuid()}{DELETED_DIRECTORY_SUFFIX}"
+        doomed = f"{self.directory}/{_deleted_name(key, self._randomness.new_uuid())}"
         self.files.rename(log.directory, doomed)
         self.files.sync_directory(self.directory)
         self.files.remove_tree(doomed)
@@ -299,10 +302,16 @@ class LogStore:
         self._check_open()
         now_ms = self._clock.wall_ms()
         deleted = 0
+        failures: list[StorageError] = []
         for log in self.logs.values():
-            deleted += len(enforce_retention(log, now_ms))
-            log.remove_doomed(now_ms)
+            try:
+                deleted += len(enforce_retention(log, now_ms))
+                log.remove_doomed(now_ms)
+            except StorageError as error:  # the other logs are kept up all the same
+                failures.append(error)
             log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
+        if failures:
+            raise failures[0]
         return deleted
 
     def free_space(self) -> int:
@@ -349,3 +358,9 @@ class LogStore:
     def _check_open(self) -> None:
         if self._closed:
             raise LogClosedError(f"the data directory {self.directory} is closed")
+
+
+def _deleted_name(partition: TopicPartition, identity: Uuid) -> str:
+    """As much of the topic's name as fits: it may itself be nearly as long as a name can be."""
+    tail = f"-{partition.partition}.{identity}{DELETED_DIRECTORY_SUFFIX}"
+    return partition.topic[: NAME_BYTES_MAX - len(tail)] + tail

@@ -185,6 +185,49 @@ def test_a_failed_sync_ends_the_driver_and_whoever_waits_is_told_that_nobody_kno
     assert bench.disk.operations == operations, "a failed disk is never written again"
 
 
+def test_a_stopped_driver_refuses_instead_of_never_answering() -> None:
+    bench = Bench(1)
+    bench.lead()
+    bench.driver.stop()
+    requests: list[Callable[[], None]] = [
+        lambda: bench.driver.propose(b"x", lambda outcome: None),
+        lambda: bench.driver.change_membership(AddObserver(2), lambda outcome: None),
+        lambda: bench.driver.read(lambda outcome: None),
+        lambda: bench.driver.transfer_leadership(2),
+    ]
+    for request in requests:
+        with pytest.raises(NotLeaderError, match="stopped"):
+            request()
+
+
+def test_an_entry_that_cannot_be_applied_ends_the_driver_and_is_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(1)
+    bench.lead()
+    apply = bench.words.apply
+
+    def refuse_poison(entry: Entry) -> object:
+        if entry.payload == b"poison":
+            raise ZeroDivisionError
+        return apply(entry)
+
+    monkeypatch.setattr(bench.words, "apply", refuse_poison)
+    answers: list[Outcome[object]] = []
+    for payload in (b"sweet", b"poison", b"sour"):
+        bench.driver.propose(payload, answers.append)
+    with pytest.raises(ZeroDivisionError):
+        bench.executor.run_all()
+    bench.executor.run_all()
+    assert bench.words.words == [b"sweet"]
+    assert [type(answer.error) for answer in answers] == [
+        type(None),
+        LeadershipLostError,
+        LeadershipLostError,
+    ]
+    assert [type(failure) for failure in bench.failures] == [ZeroDivisionError]
+
+
 def test_a_leader_that_is_overruled_tells_its_callers() -> None:
     bench = Bench(1, 2, 3)
     bench.ring()

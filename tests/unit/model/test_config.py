@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,6 +78,25 @@ def test_an_unknown_name_is_refused_and_the_known_ones_told() -> None:
 def test_impossible_values_are_refused_by_the_settings_name(name: str, text: str) -> None:
     with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
         LogConfig.from_properties({name: text})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("segment_bytes", "1048576"),
+        ("segment_bytes", None),
+        ("retention_ms", 1.5e9),
+        ("retention_bytes", True),
+        ("flush_on_commit", "false"),
+        ("flush_on_commit", 0),
+        ("min_cleanable_dirty_ratio", "0.5"),
+        ("compression_type", None),
+    ],
+)
+def test_values_of_another_type_are_refused_by_the_settings_name(setting: str, value: Any) -> None:
+    """The text "false" would be true."""
+    with pytest.raises(ConfigError, match=setting.replace("_", r"\.")):
+        LogConfig(**{setting: value})
 
 
 def test_every_policy_is_asked_for_by_name() -> None:

@@ -32,7 +32,7 @@ def test_the_last_dash_parts_topic_and_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["orders", "orders-", "-1", "orders-x", "orders-2147483648", "a b-1", "o-1.delete"]
+    "name", ["orders", "orders-", "-1", "orders-x", "orders-2147483648", "a b-1", "o-1.delete", "orders-01"]
 )
 def test_other_directories_are_not_partitions(name: str) -> None:
     with pytest.raises(InvalidNameError):

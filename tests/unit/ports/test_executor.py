@@ -1,7 +1,12 @@
+import importlib
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,6 +119,38 @@ def test_a_killed_process_fails_the_call_and_is_replaced_for_the_next(child: Chi
     with pytest.raises(RuntimeError, match="worker process ended"):
         child.call(signal.raise_signal, (signal.SIGKILL,))
     assert child.call(os.getpid, ()) != first
+
+
+def test_a_worker_whose_caller_was_killed_leaves_without_a_word() -> None:
+    call = pickle.dumps((len, (b"x" * 100_000,)))
+    for sent in (call, call[:-10]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        try:
+            worker = subprocess.run(
+                [sys.executable, "-m", "distributedlog.ports.worker"],
+                input=sent,
+                stdout=writing,
+                stderr=subprocess.PIPE,
+                timeout=WAIT_S,
+                check=False,
+            )
+        finally:
+            os.close(writing)
+        assert (worker.returncode, worker.stderr) == (0, b"")
+
+
+def test_a_worker_finds_the_modules_that_we_find_and_no_others(
+    child: ChildProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library, work = tmp_path / "library", tmp_path / "work"
+    for directory in (library, work):
+        directory.mkdir()
+    (library / "only_on_our_path.py").write_text("def answer():\n    return 42\n")
+    (work / "signal.py").write_text("raise SystemExit('not the one that was meant')\n")
+    monkeypatch.syspath_prepend(library)
+    monkeypatch.chdir(work)
+    assert child.call(importlib.import_module("only_on_our_path").answer, ()) == 42
 
 
 def test_a_closed_process_has_ended(child: ChildProcess) -> None:

@@ -17,6 +17,7 @@ from distributedlog.model.errors import (
 from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.disk import SystemDisk
 from distributedlog.ports.randomness import SeededRandomness
+from distributedlog.storage.files import SMALL_FILE_BYTES_MAX
 from distributedlog.storage.store import LogStore
 from tests.simulation.clock import ManualClock
 from tests.simulation.disk import SimDisk
@@ -72,10 +73,14 @@ def test_directories_of_others_are_left_alone() -> None:
     disk, store = a_store()
     store.close()
     disk.make_directory("/data/lost+found")
-    disk.make_directory("/data/notes")
+    for name in ("notes", "keep-or-delete", "t-1-delete", ".t-delete", "t-01"):
+        disk.make_directory(f"/data/{name}")
+    disk.make_directory("/data/t-1.dGhpcyBpcyBhbiBpZA-delete")
     again = open_store(disk)
     assert set(again.logs) == {PARTITION}
-    assert disk.is_directory("/data/notes")
+    for name in ("notes", "keep-or-delete", "t-1-delete", ".t-delete", "t-01"):
+        assert disk.is_directory(f"/data/{name}")
+    assert not disk.exists("/data/t-1.dGhpcyBpcyBhbiBpZA-delete")
 
 
 def test_a_deleted_log_is_gone_for_its_users_and_after_a_crash() -> None:
@@ -91,6 +96,50 @@ def test_a_deleted_log_is_gone_for_its_users_and_after_a_crash() -> None:
         store.delete_log("t")
     disk.crash("drop")
     assert not open_store(disk).logs
+
+
+def test_a_log_of_the_longest_name_can_be_deleted(tmp_path: Path) -> None:
+    topic, partition = "x" * 249, 2147
+    store = open_real(str(tmp_path))
+    store.create_log(topic, partition)
+    store.delete_log(topic, partition)
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+    store.close()
+
+
+def test_deleting_a_log_follows_no_link_out_of_it(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").write_text("keep")
+    store = open_real(str(tmp_path / "data"))
+    log = store.create_log("t")
+    os.symlink(elsewhere, f"{log.directory}/link")
+    store.delete_log("t")
+    assert not os.path.exists(log.directory)
+    assert (elsewhere / "precious").read_text() == "keep"
+    store.close()
+
+
+@pytest.mark.parametrize("name", [".lock", "t-0/00000000000000000000.log"])
+def test_a_link_that_leads_nowhere_is_a_storage_error(tmp_path: Path, name: str) -> None:
+    store = open_real(str(tmp_path))
+    store.create_log("t")
+    store.close()
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to(tmp_path / "not" / "there")
+    with pytest.raises(StorageError, match=name.replace(".", r"\.")):
+        open_real(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "t-0/partition.metadata"])
+def test_a_small_file_that_is_huge_is_as_good_as_a_damaged_one(tmp_path: Path, name: str) -> None:
+    store = open_real(str(tmp_path))
+    store.create_log("t")
+    store.close()
+    os.truncate(tmp_path / name, SMALL_FILE_BYTES_MAX + 1)
+    again = open_real(str(tmp_path))
+    assert any(name in note for note in again.reports[PARTITION].notes)
+    again.close()
 
 
 def test_a_log_of_an_old_name_has_nothing_of_the_old_log() -> None:
@@ -320,6 +369,7 @@ import sys
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import SystemDisk
 from distributedlog.ports.randomness import SystemRandomness
+from distributedlog.storage.files import SMALL_FILE_BYTES_MAX
 from distributedlog.storage.store import LogStore
 store = LogStore.open(SystemDisk(), sys.argv[1], clock=SystemClock(), randomness=SystemRandomness())
 print("open", flush=True)
