@@ -55,7 +55,7 @@ from distributedlog.storage.checkpoints import (
 )
 from distributedlog.storage.files import OPEN_FILES_MAX, Files
 from distributedlog.storage.log import PartitionLog
-from distributedlog.storage.recovery import RecoveryReport, open_log
+from distributedlog.storage.recovery import QUARANTINE, RecoveryReport, open_log
 from distributedlog.storage.retention import enforce_retention
 
 DELETED_DIRECTORY_SUFFIX = "-delete"
@@ -215,8 +215,15 @@ class LogStore:
         self.logs[partition] = log
         self.reports[partition] = report
         report.notes += self.notes
+        self._note_quarantine(directory, report)
         self._load_topic_id(partition, f"{directory}/{PARTITION_METADATA_FILE}")
         return log
+
+    def _note_quarantine(self, directory: str, report: RecoveryReport) -> None:
+        """An opening that found damage may have died before it could say so; its files tell."""
+        home = f"{directory}/{QUARANTINE}"
+        if not report.damage and self.files.is_directory(home) and (kept := self.files.names(home)):
+            report.notes.append(f"{home} holds {', '.join(kept)}: bytes that were found damaged before")
 
     def _load_topic_id(self, partition: TopicPartition, path: str) -> None:
         try:

@@ -299,6 +299,19 @@ def test_a_damaged_identity_says_which_file_it_is() -> None:
     assert bare(read_records(again.logs[PARTITION])) == numbers(range(20))
 
 
+def test_what_an_interrupted_opening_quarantined_is_told_by_the_next() -> None:
+    disk, store = a_store()
+    path = store.logs[TopicPartition("t", 0)].segments.first.log.path
+    store.abandon()
+    disk.flip_bit(path, 70, 3)
+    first = open_store(disk)
+    (damage,) = first.reports[TopicPartition("t", 0)].damage
+    first.abandon()
+    report = open_store(disk).reports[TopicPartition("t", 0)]
+    assert not report.damage
+    assert any(name.rpartition("/")[2] in note for name in damage.quarantined for note in report.notes)
+
+
 def test_upkeep_deletes_old_segments_and_their_files() -> None:
     disk = SimDisk(1)
     disk.now_ms = NOW_MS
