@@ -10,6 +10,7 @@ log would write over each other, and a close would mark a stop as clean while th
 """
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -47,6 +48,8 @@ UPKEEP_INTERVAL_MS = 1_000
 RETENTION_INTERVAL_MS = 10_000
 CHECKPOINT_INTERVAL_MS = 1 * MINUTE_MS
 
+_logger = logging.getLogger("distributedlog")
+
 _forks = 0
 """How often this process and those it comes from were forked off.  Cheaper to compare than process ids."""
 
@@ -57,6 +60,14 @@ def _note_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_note_fork)
+
+
+def _tell_damage(store: LogStore) -> None:
+    for partition, report in store.reports.items():
+        for damage in report.damage:
+            _logger.error("%s: %s", partition, damage)
+        if report.lost_synced_offsets:
+            _logger.error("%s: the last %d synced offsets are gone", partition, report.lost_synced_offsets)
 
 
 class Store:
@@ -81,10 +92,12 @@ class Store:
         self._compacting: set[TopicPartition] = set()
         self._closed = False
         self._forks = _forks
+        self._complaints: dict[str, str] = {}
         self._stop = threading.Event()
         self._upkeep: threading.Thread | None = None
         for log in store.logs.values():
             log.advance_high_watermark(log.end_offset)
+        _tell_damage(store)
         if background:
             self._upkeep = threading.Thread(target=self._keep_up, name="dlog-upkeep", daemon=True)
             self._upkeep.start()
@@ -300,11 +313,20 @@ class Store:
             if self._store.files.failure is not None:
                 return  # out of use: whoever appends is told
 
-    @staticmethod
-    def _attempt(work: Callable[[], None]) -> None:
-        """What cannot be done now (no room, a damaged log, a child process killed) is tried again later."""
-        with contextlib.suppress(DlogError, RuntimeError, OSError):
+    def _attempt(self, work: Callable[[], None]) -> None:
+        """What cannot be done now (no room, a damaged log, a child process killed) is tried again later.
+
+        It is logged when it begins to fail and when the reason changes, not each second.
+        """
+        name = work.__name__.lstrip("_")
+        try:
             work()
+        except (DlogError, RuntimeError, OSError) as error:
+            if self._complaints.get(name) != str(error):
+                self._complaints[name] = str(error)
+                _logger.warning("upkeep of %s cannot %s: %s", self._store.directory, name, error)
+        else:
+            self._complaints.pop(name, None)
 
     def _flush_due(self) -> None:
         with self.lock:

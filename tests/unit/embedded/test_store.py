@@ -255,3 +255,41 @@ def test_compaction_in_a_child_process_while_others_append(tmp_path: Path) -> No
 
 def _keyed(number: int) -> Record:
     return Record(value_of(number), b"key-%d" % (number % 7))
+
+
+def test_damage_found_at_opening_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Store.open(str(tmp_path), background=False) as store:
+        for number in range(5):
+            store.log().append(b"%d" % number)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
+    log_file = tmp_path / "log-0" / "00000000000000000000.log"
+    content = bytearray(log_file.read_bytes())
+    content[60] ^= 1
+    log_file.write_bytes(content)
+    with caplog.at_level("ERROR", logger="distributedlog"):
+        Store.open(str(tmp_path), background=False).close()
+    assert "is damaged at position 0" in caplog.text
+
+
+def test_upkeep_that_fails_is_logged_once_for_each_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reasons = ["no room", "no room", "", "no room", "a bad log"]
+
+    def checkpoint() -> None:
+        reason = reasons.pop(0)
+        if reason:
+            raise StorageError(reason)
+
+    with (
+        Store.open(str(tmp_path), background=False) as store,
+        caplog.at_level("WARNING", logger="distributedlog"),
+    ):
+        while reasons:
+            store._attempt(checkpoint)
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == [
+        "no room",
+        "no room",
+        "a bad log",
+    ]
