@@ -79,10 +79,6 @@ class InvalidProducerEpochError(DlogError):
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-class UnknownProducerIdError(DlogError):
-    code = ErrorCode.UNKNOWN_PRODUCER_ID
-
-
 class InvalidTransactionStateError(DlogError):
     code = ErrorCode.INVALID_TXN_STATE
 
