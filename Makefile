@@ -9,7 +9,7 @@ KERNEL_SOURCE := $(wildcard src/distributedlog/records/_kernel*.py)
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-interpreted demo bench simulate compat soak lock clean
+.PHONY: help setup check format test test-interpreted demo bench simulate compat soak lock proto clean
 
 help:            ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ lock: $(READY)   ## pin requirements/dev.in with hashes
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --custom-compile-command "make lock" requirements/dev.in -o requirements/dev.txt
+
+proto: $(READY)  ## regenerate the gRPC messages
+	$(BIN)/python -m distributedlog.control.generate
 
 clean:           ## remove everything that was made
 	rm -rf $(VENV) build dist .bench .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

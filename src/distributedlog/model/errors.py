@@ -42,6 +42,15 @@ class InvalidRecordError(DlogError):
     code = ErrorCode.INVALID_RECORD
 
 
+class RejectedRecordsError(InvalidRecordError):
+    """A batch of which some records break a rule: which, counted from 0, and what is wrong with each.  There
+    may be more of them than are named."""
+
+    def __init__(self, message: str, records: tuple[tuple[int, str], ...]) -> None:
+        super().__init__(message)
+        self.records = records
+
+
 class UnsupportedFormatError(DlogError):
     """A batch of a format that is no longer written (magic 0 or 1)."""
 
@@ -149,6 +158,12 @@ class NotLeaderError(DlogError):
 
 class LeadershipLostError(DlogError):
     """The node stopped leading while this was under way: it may or may not happen yet."""
+
+    code = ErrorCode.NOT_CONTROLLER
+
+
+class UnreachableError(DlogError):
+    """The node could not be reached, and the request did not leave: nothing was done."""
 
     code = ErrorCode.NOT_CONTROLLER
 
@@ -267,6 +282,39 @@ class InvalidUpdateVersionError(DlogError):
     code = ErrorCode.INVALID_UPDATE_VERSION
 
 
+# --- partitions --------------------------------------------------------------------------------
+
+
+class NotLeaderOrFollowerError(DlogError):
+    """This broker does not lead the partition, or holds no replica of it: ask for metadata and go there."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class FencedLeaderEpochError(DlogError):
+    """Whoever asks knows an older leader than we do."""
+
+    code = ErrorCode.FENCED_LEADER_EPOCH
+
+
+class UnknownLeaderEpochError(DlogError):
+    """Whoever asks knows a newer leader than we do."""
+
+    code = ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+class NotEnoughReplicasError(DlogError):
+    """Fewer replicas are in sync than acks=all wants.  Nothing was appended."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class OffsetNotAvailableError(DlogError):
+    """The new leader does not know yet what is committed: try again soon."""
+
+    code = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
 # --- the wire protocol -------------------------------------------------------------------------
 
 
@@ -274,3 +322,26 @@ class UnsupportedVersionError(DlogError):
     """A version of a message that we do not have."""
 
     code = ErrorCode.UNSUPPORTED_VERSION
+
+
+# --- clients -----------------------------------------------------------------------------------
+
+
+class BrokerUnreachableError(DlogError):
+    """No connection to a broker could be made, or it is no broker.  Nothing was asked."""
+
+    code = ErrorCode.NETWORK_EXCEPTION
+
+
+class ConnectionLostError(DlogError):
+    """The connection ended before the answer: what was asked may or may not have been done."""
+
+    code = ErrorCode.NETWORK_EXCEPTION
+
+
+class BrokerError(DlogError):
+    """A broker's answer for which there is no class of its own: `answered` says which it was."""
+
+    def __init__(self, message: str, answered: ErrorCode) -> None:
+        super().__init__(message)
+        self.answered = answered
