@@ -16,6 +16,9 @@ is no voter until it is removed and added again.
 What an error does: a write or sync that fails is never tried again, and an entry that the state machine
 cannot apply is never passed over.  The driver stops, `failed` is told, and whoever waits gets
 LeadershipLostError, because nobody knows what will become of it.  A stopped driver refuses requests.
+
+`progressed` is called after every change that may concern who leads or what is applied: it is where the
+owner looks at `status`.  It may itself propose; what that leads to is told by another call.
 """
 
 from collections import deque
@@ -158,6 +161,7 @@ class RaftDriver:
         randomness: Randomness,
         snapshot_interval_entries: int,
         failed: Callable[[BaseException], None],
+        progressed: Callable[[], None] = lambda: None,
     ) -> None:
         """Recovers (this blocks) and begins to follow."""
         self._config = config
@@ -168,6 +172,7 @@ class RaftDriver:
         self._clock = clock
         self._scheduler = scheduler
         self._failed = failed
+        self._progressed = progressed
         self._snapshot_interval_entries = snapshot_interval_entries
         self._proposals: dict[int, _Proposal] = {}
         self._reads: dict[int, Done[None]] = {}
@@ -191,12 +196,20 @@ class RaftDriver:
     def status(self) -> Status:
         return self.node.status
 
-    def propose(self, payload: bytes, done: Done[object]) -> None:
-        """`done` gets what the state machine returned, or LeadershipLostError; raises if nothing was done."""
+    @property
+    def applied_index(self) -> int:
+        return self._applied_index
+
+    def propose(self, payload: bytes, done: Done[object]) -> int:
+        """`done` gets what the state machine returned, or LeadershipLostError; raises if nothing was done.
+
+        The index at which it will stand if it stands anywhere.
+        """
         self._check_running()
         entry = self.node.propose([payload])
         self._proposals[entry.index] = _Proposal(entry.term, done)
         self._pump()
+        return entry.index
 
     def change_membership(self, change: Change, done: Done[object]) -> None:
         """As `propose`; `done` gets None once the change is made."""
@@ -287,6 +300,7 @@ class RaftDriver:
             self._fail_proposals()
         if not self._stopped:
             self._arm()
+        self._progressed()
 
     def _perform(self, ready: Ready) -> None:
         for message in ready.messages:

@@ -63,9 +63,10 @@ BALANCE_AGAIN_MS = SECOND_MS
 
 
 class ControllerMachine:
-    def __init__(self, config: ControllerConfig, chance: Chance) -> None:
+    def __init__(self, config: ControllerConfig, chance: Chance, image: MetadataImage | None = None) -> None:
+        """`image` is the state to begin with; images are immutable, so it costs nothing to share one."""
         self.config = config
-        self.image = MetadataImage()
+        self.image = image or MetadataImage()
         self._chance = chance
         self._sessions = Sessions(config.session_timeout_ms)
         self._balance_ms = 0

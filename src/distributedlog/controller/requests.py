@@ -1,13 +1,13 @@
-"""What can be asked of the controller, and the answers.  Frozen: they cross threads.
+"""What can be asked of the controller, and the answers.  Immutable: they cross threads.
 
 A request as a whole is refused by an error that is raised; what is wrong with one of its items stands in the
 outcome of that item, and does not hold up the others.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.image import ConfigResource, Endpoint, MetadataImage, SupportedLevels
@@ -19,8 +19,7 @@ AS_CONFIGURED: Final = -1
 UNKNOWN_EPOCH: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """Of one item of a request."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -34,8 +33,7 @@ def failure(error: DlogError) -> Outcome:
 # --- brokers -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterBrokerRequest:
+class RegisterBrokerRequest(NamedTuple):
     cluster_id: str
     broker_id: int
     incarnation_id: Uuid
@@ -49,13 +47,11 @@ class RegisterBrokerRequest:
     """The epoch in which it last stopped with all it had on disk; unknown after an unclean stop."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterBrokerReply:
+class RegisterBrokerReply(NamedTuple):
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRequest:
+class HeartbeatRequest(NamedTuple):
     broker_id: int
     broker_epoch: int
     metadata_offset: int
@@ -65,24 +61,21 @@ class HeartbeatRequest:
     data_loop_lag_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatReply:
+class HeartbeatReply(NamedTuple):
     is_caught_up: bool
     is_fenced: bool
     in_controlled_shutdown: bool
     should_shut_down: bool
 
 
-@dataclass(frozen=True, slots=True)
-class UnregisterBrokerRequest:
+class UnregisterBrokerRequest(NamedTuple):
     broker_id: int
 
 
 # --- topics ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     name: str
     num_partitions: int = AS_CONFIGURED
     replication_factor: int = AS_CONFIGURED
@@ -91,28 +84,24 @@ class NewTopic:
     configs: tuple[tuple[str, str | None], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopicsRequest:
+class CreateTopicsRequest(NamedTuple):
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicOutcome:
+class TopicOutcome(NamedTuple):
     name: str | None
     topic_id: Uuid = ZERO_UUID
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: Outcome = Outcome()
     num_partitions: int = -1
     replication_factor: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsReply:
+class TopicsReply(NamedTuple):
     topics: tuple[TopicOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(NamedTuple):
     topics: tuple[str | Uuid, ...]
     """By name or by id."""
 
@@ -126,8 +115,7 @@ class MorePartitions:
     """The replicas of each new partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(NamedTuple):
     topics: tuple[MorePartitions, ...]
     validate_only: bool = False
 
@@ -135,36 +123,31 @@ class CreatePartitionsRequest:
 # --- configs -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfigsRequest:
+class AlterConfigsRequest(NamedTuple):
     """Replaces all settings of each resource."""
 
     resources: tuple[tuple[ConfigResource, Mapping[str, str | None]], ...]
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(NamedTuple):
     resources: tuple[tuple[ConfigResource, tuple[ConfigEdit, ...]], ...]
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigsReply:
+class ConfigsReply(NamedTuple):
     resources: tuple[tuple[ConfigResource, Outcome], ...]
 
 
 # --- partitions --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class IsrMember:
+class IsrMember(NamedTuple):
     broker_id: int
     broker_epoch: int = UNKNOWN_EPOCH
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsrChange:
+class IsrChange(NamedTuple):
     topic_id: Uuid
     partition_id: int
     leader_epoch: int
@@ -173,8 +156,7 @@ class IsrChange:
     recovery_state: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionsRequest:
+class AlterPartitionsRequest(NamedTuple):
     """Only a partition's leader may ask."""
 
     broker_id: int
@@ -182,8 +164,7 @@ class AlterPartitionsRequest:
     changes: tuple[IsrChange, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsrOutcome:
+class IsrOutcome(NamedTuple):
     topic_id: Uuid
     partition_id: int
     error: ErrorCode = ErrorCode.NONE
@@ -194,8 +175,7 @@ class IsrOutcome:
     recovery_state: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionsReply:
+class AlterPartitionsReply(NamedTuple):
     changes: tuple[IsrOutcome, ...]
 
 
@@ -206,23 +186,20 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeadersRequest:
+class ElectLeadersRequest(NamedTuple):
     election: int
     partitions: tuple[TopicPartition, ...] | None = None
     """None: all that need it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeadersReply:
+class ElectLeadersReply(NamedTuple):
     partitions: tuple[tuple[TopicPartition, Outcome], ...]
 
 
 # --- the rest ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AllocateProducerIdsRequest:
+class AllocateProducerIdsRequest(NamedTuple):
     broker_id: int
     broker_epoch: int
 
@@ -233,19 +210,16 @@ class ProducerIdBlock:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateFeaturesRequest:
+class UpdateFeaturesRequest(NamedTuple):
     levels: tuple[tuple[str, int], ...]
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FeaturesReply:
+class FeaturesReply(NamedTuple):
     features: tuple[tuple[str, Outcome], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadImageRequest:
+class ReadImageRequest(NamedTuple):
     """The whole truth, once it is committed."""
 
 

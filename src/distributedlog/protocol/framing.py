@@ -22,7 +22,7 @@ from distributedlog.model.errors import MalformedMessageError
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.codec import Part, decode, encode
 from distributedlog.protocol.primitives import ELEMENTS_MAX, read_unknown_tags
-from distributedlog.protocol.registry import APIS, api_of
+from distributedlog.protocol.registry import APIS, LOADED, api_of
 from distributedlog.protocol.schema import Message
 
 M = TypeVar("M", bound=Message)
@@ -83,7 +83,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     if len(frame) < _REQUEST.size:
         raise MalformedMessageError(f"a request of {len(frame)} bytes has no whole header")
     api_key, api_version, correlation_id, length = _REQUEST.unpack_from(frame)
-    api = APIS.get(api_key) or api_of(api_key)
+    api = LOADED.get(api_key) or api_of(api_key)
     position = _REQUEST.size
     client_id = None
     if length >= 0:

@@ -95,11 +95,15 @@ class RaftLog:
         """The largest entry at or before `index` whose term is at most `term`: where to look next.
 
         Nothing below it can conflict in a way that skipping the entries between would miss: those have a
-        term that the other side's log cannot have at or before `index`.
+        term that the other side's log cannot have at or before `index`.  If even the last entry that was
+        trimmed has a larger one, where to look is no longer here: the place before it, of which nothing is
+        known.
         """
         position = min(index, self.last_index)
         while position > self.base_index and self.entry(position).term > term:
             position -= 1
+        if position == self.base_index and self.base_term > term:
+            return position - 1, 0
         return position, self.term_at(position) or 0
 
     def trim_to(self, index: int) -> None:

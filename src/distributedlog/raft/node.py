@@ -123,6 +123,8 @@ class RaftNode:
             node_id, config, draw, recovered.hard_state, log, memberships, recovered.snapshot, now_ms
         )
         self._restore: Snapshot | None = None
+        if self._core.is_voter and len(self._core.membership.voters) == 1:
+            self._core.election_deadline_ms = now_ms  # the only voter need not wait for another to be heard
 
     # --- what goes in --------------------------------------------------------------------------
 

@@ -159,6 +159,14 @@ class Runtime(Generic[RequestT, RecordT, ResponseT, EffectT]):
         self.machine.restore(snapshot, offset)
         self.replayed_offset = offset
 
+    def adopt(self, machine: Machine[RequestT, RecordT, ResponseT, EffectT], committed_offset: int) -> None:
+        """A machine that stands where the log was committed: for a state that is kept elsewhere already."""
+        if self.phase is Phase.ACTIVE:
+            raise AssertionError("a machine in charge is not exchanged")
+        self.machine = machine
+        self.replayed_offset = committed_offset
+        self.committed(committed_offset)
+
     def replay(self, records: Sequence[RecordT], offset: int) -> None:
         """An entry of the log, while this runtime is not in charge.  One it has already is passed over."""
         if self.phase is Phase.ACTIVE:

@@ -189,7 +189,7 @@ def test_a_stopped_driver_refuses_instead_of_never_answering() -> None:
     bench = Bench(1)
     bench.lead()
     bench.driver.stop()
-    requests: list[Callable[[], None]] = [
+    requests: list[Callable[[], object]] = [
         lambda: bench.driver.propose(b"x", lambda outcome: None),
         lambda: bench.driver.change_membership(AddObserver(2), lambda outcome: None),
         lambda: bench.driver.read(lambda outcome: None),

@@ -1,0 +1,120 @@
+"""Whose data directory this is, and when a new one may be made.
+
+    meta.properties         cluster id, node id, directory id: Kafka's file
+    __cluster_metadata/     the Raft state and log, of a node that votes
+
+A voter has promised things (its vote, its entries).  One that comes back with an empty directory must not
+vote as if it had promised nothing, so an empty directory is made into a voter's only when somebody says so:
+`dlog server format`.  The only voter has promised nothing to anybody else, and a node that does not vote has
+promised nothing at all: for these two a directory is made when they first start.
+
+A crash while a directory is made leaves one without meta.properties: it is made anew, by the same rule.
+"""
+
+from typing import NamedTuple
+
+from distributedlog.broker.raft_storage import LogRaftStorage
+from distributedlog.broker.settings import NodeSettings
+from distributedlog.model.errors import ConfigError, InconsistentClusterIdError, StorageError
+from distributedlog.model.ids import Uuid
+from distributedlog.ports.clock import Clock
+from distributedlog.ports.randomness import Randomness
+from distributedlog.storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    LOCK_FILE,
+    META_PROPERTIES_FILE,
+    MetaProperties,
+    decode_clean_shutdown,
+    decode_meta_properties,
+    encode_meta_properties,
+)
+from distributedlog.storage.files import Files
+
+NO_EPOCH = -1
+
+
+class Identity(NamedTuple):
+    cluster_id: str
+    node_id: int
+    directory_id: Uuid
+    clean_epoch: int
+    """The broker epoch in which it last stopped with everything on disk; -1 after any other stop."""
+
+
+def format_directory(
+    files: Files,
+    settings: NodeSettings,
+    *,
+    clock: Clock,
+    randomness: Randomness,
+    cluster_id: str | None = None,
+) -> str:
+    """Makes a new node's directory; the cluster's id.  One that belongs to a node already is refused."""
+    directory = settings.data_dir
+    if not files.is_directory(directory):
+        files.make_directory(directory)
+    lock = files.lock(f"{directory}/{LOCK_FILE}")
+    try:
+        if files.exists(f"{directory}/{META_PROPERTIES_FILE}"):
+            raise StorageError(f"{directory} belongs to a node already: it is left as it is")
+        chosen = cluster_id or settings.cluster_id
+        if chosen is None and not _is_only_voter(settings):
+            raise ConfigError(
+                "the nodes of a cluster must agree on its id: set cluster.id, or give --cluster-id"
+            )
+        identity = chosen or str(randomness.new_uuid())
+        if settings.is_controller:
+            LogRaftStorage(files, settings.metadata_dir, clock).format()
+        meta = MetaProperties(identity, settings.node_id, randomness.new_uuid())
+        files.write_atomically(f"{directory}/{META_PROPERTIES_FILE}", encode_meta_properties(meta))
+    finally:
+        lock.release()
+    return identity
+
+
+def load_identity(files: Files, settings: NodeSettings, *, clock: Clock, randomness: Randomness) -> Identity:
+    """Who this node is, by its directory; makes one where the rule above allows it."""
+    directory = settings.data_dir
+    path = f"{directory}/{META_PROPERTIES_FILE}"
+    data = files.read_small(path) if files.is_directory(directory) else None
+    if data is None:
+        if settings.is_controller and not _is_only_voter(settings):
+            raise ConfigError(
+                f"{directory} is not a node's directory: a new voter's is made with `dlog server format`; "
+                "a voter that lost its disk has to be removed and added again"
+            )
+        format_directory(files, settings, clock=clock, randomness=randomness)
+        data = files.read_small(path)
+        assert data is not None
+    meta = decode_meta_properties(data, path)
+    _check(meta, settings, path)
+    assert meta.cluster_id is not None
+    directory_id = meta.directory_id
+    if directory_id is None:  # older versions of Kafka gave directories none
+        directory_id = randomness.new_uuid()
+        files.write_atomically(
+            path, encode_meta_properties(MetaProperties(meta.cluster_id, settings.node_id, directory_id))
+        )
+    return Identity(meta.cluster_id, settings.node_id, directory_id, _clean_epoch(files, directory))
+
+
+def _check(meta: MetaProperties, settings: NodeSettings, path: str) -> None:
+    if meta.cluster_id is None:
+        raise ConfigError(f"{path} names no cluster")
+    if settings.cluster_id is not None and settings.cluster_id != meta.cluster_id:
+        raise InconsistentClusterIdError(
+            f"{path} is of the cluster {meta.cluster_id}, the settings are of {settings.cluster_id}"
+        )
+    if meta.node_id is not None and meta.node_id != settings.node_id:
+        raise ConfigError(f"{path} is of node {meta.node_id}, the settings are of node {settings.node_id}")
+
+
+def _clean_epoch(files: Files, directory: str) -> int:
+    data = files.read_small(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
+    epoch = None if data is None else decode_clean_shutdown(data)
+    return NO_EPOCH if epoch is None else epoch
+
+
+def _is_only_voter(settings: NodeSettings) -> bool:
+    voters = {voter.node_id for voter in settings.controller_quorum_voters}
+    return settings.is_controller and voters == {settings.node_id}

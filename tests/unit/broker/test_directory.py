@@ -1,0 +1,113 @@
+"""Whose directory it is: when one is made, when it is refused; a voter's is never made by mistake."""
+
+import pytest
+
+from distributedlog.broker.directory import Identity, format_directory, load_identity
+from distributedlog.broker.raft_storage import LogRaftStorage
+from distributedlog.broker.settings import NodeSettings, load_settings
+from distributedlog.model.errors import ConfigError, DlogError, InconsistentClusterIdError, StorageError
+from distributedlog.ports.clock import SystemClock
+from distributedlog.ports.randomness import SeededRandomness
+from distributedlog.storage.checkpoints import encode_clean_shutdown
+from distributedlog.storage.files import Files
+from tests.simulation.disk import PowerCut, SimDisk
+
+DATA = "/data"
+THREE = "1@127.0.0.1:9093,2@127.0.0.1:9193,3@127.0.0.1:9293"
+
+
+def _settings(**given: str) -> NodeSettings:
+    return load_settings(None, {"log.dirs": DATA, **{k.replace("_", "."): v for k, v in given.items()}}, {})
+
+
+def _load(disk: SimDisk, settings: NodeSettings) -> Identity:
+    return load_identity(Files(disk), settings, clock=SystemClock(), randomness=SeededRandomness(7))
+
+
+def _format(disk: SimDisk, settings: NodeSettings, cluster_id: str | None = None) -> str:
+    randomness = SeededRandomness(8)
+    return format_directory(
+        Files(disk), settings, clock=SystemClock(), randomness=randomness, cluster_id=cluster_id
+    )
+
+
+def _is_voter_as_promised(disk: SimDisk) -> bool:
+    return not LogRaftStorage(Files(disk), f"{DATA}/__cluster_metadata", SystemClock()).load().lost
+
+
+def test_the_only_voter_makes_its_directory_itself_and_finds_it_again() -> None:
+    disk = SimDisk(1)
+    first = _load(disk, _settings())
+    assert first.clean_epoch == -1
+    assert _is_voter_as_promised(disk)
+    disk.crash("drop")
+    assert _load(disk, _settings()) == first
+
+
+def test_a_broker_that_does_not_vote_makes_its_directory_if_it_knows_its_cluster() -> None:
+    disk = SimDisk(1)
+    given = {"node_id": "9", "process_roles": "broker", "controller_quorum_voters": THREE}
+    with pytest.raises(ConfigError, match=r"cluster\.id"):
+        _load(disk, _settings(**given))
+    assert _load(disk, _settings(**given, cluster_id="c")).cluster_id == "c"
+    assert not disk.exists(f"{DATA}/__cluster_metadata")
+
+
+def test_one_of_several_voters_is_never_made_by_starting_it() -> None:
+    disk = SimDisk(1)
+    settings = _settings(controller_quorum_voters=THREE, cluster_id="c")
+    with pytest.raises(ConfigError, match="dlog server format"):
+        _load(disk, settings)
+    assert not disk.exists(f"{DATA}/meta.properties")
+    assert _format(disk, settings) == "c"
+    assert _load(disk, settings).cluster_id == "c"
+    assert _is_voter_as_promised(disk)
+
+
+def test_a_directory_that_is_a_nodes_already_is_not_formatted_again() -> None:
+    disk = SimDisk(1)
+    settings = _settings(controller_quorum_voters=THREE)
+    _format(disk, settings, "c")
+    with pytest.raises(StorageError, match="already"):
+        _format(disk, settings, "c")
+
+
+def test_nodes_of_one_cluster_must_agree_on_its_id() -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.id"):
+        _format(SimDisk(1), _settings(controller_quorum_voters=THREE))
+
+
+def test_a_directory_of_another_cluster_or_node_is_refused() -> None:
+    disk = SimDisk(1)
+    _load(disk, _settings(cluster_id="ours"))
+    with pytest.raises(InconsistentClusterIdError, match="theirs"):
+        _load(disk, _settings(cluster_id="theirs"))
+    with pytest.raises(ConfigError, match="node 1"):
+        _load(disk, _settings(node_id="2"))
+
+
+def test_a_clean_stop_is_known_by_its_epoch() -> None:
+    disk = SimDisk(1)
+    _load(disk, _settings())
+    Files(disk).write_atomically(f"{DATA}/.kafka_cleanshutdown", encode_clean_shutdown(17))
+    assert _load(disk, _settings()).clean_epoch == 17
+
+
+def test_a_power_cut_while_it_is_made_leaves_one_that_can_be_made_again() -> None:
+    """Wherever the power fails: the next start makes a whole directory, and a voter that may vote."""
+    settings = _settings()
+    for operation in range(1, 200):
+        disk = SimDisk(operation)
+        disk.fail_after(operation)
+        try:
+            _load(disk, settings)
+            disk.crash("drop")
+            assert operation > 5, "the cut must have struck"
+            return
+        except PowerCut:
+            disk.crash("drop")
+        except DlogError as error:
+            pytest.fail(f"cut at {operation}: {error}")
+        _load(disk, settings)
+        assert _is_voter_as_promised(disk), f"cut at operation {operation}"
+    pytest.fail("the cut never struck")
