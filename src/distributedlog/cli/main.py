@@ -36,10 +36,14 @@ HELP = """\
 A distributed commit log for Python and Spark that speaks Kafka's protocol and keeps Kafka's files.
 
 \b
-Three commands to try, on a directory that Log.open() or Apache Kafka has written:
-  dlog log verify DIR             is every byte of it sound?
-  dlog log dump DIR --records     what is in it?
-  dlog log compact DIR --dry-run  what would compaction gain?
+To try it, in one terminal and in another:
+  dlog dev                              a broker on 127.0.0.1:9092, for every Kafka client
+  echo hello | dlog topic produce news  the topic is made on first use
+  dlog topic consume news --from beginning
+
+\b
+On a directory that a broker, Log.open() or Apache Kafka has written, with no server:
+  dlog log verify DIR                   is every byte of it sound?
 
 \b
 Exit codes: 0 done, 1 not sound or not found, 2 wrong usage, 3 storage or environment, 130 interrupted.
@@ -47,6 +51,9 @@ More: docs/cli.md, and --help on every command.
 """
 
 COMMANDS = {
+    "topic": ("distributedlog.cli.topic:group", "Topics of a running cluster: make, look, write, read."),
+    "dev": ("distributedlog.cli.dev:dev", "Run a cluster on this machine, for trying things out."),
+    "server": ("distributedlog.cli.server:group", "Run one node of a cluster, or make its directory."),
     "log": ("distributedlog.cli.log:group", "Look into the files of logs, check them, mend them; no server."),
 }
 

@@ -1,0 +1,126 @@
+"""`dlog server`: one node of a cluster, from its settings; and the making of its directory.
+
+`start` runs until SIGTERM or Ctrl-C, and then hands over what it leads, finishes what was begun, and returns
+0.  Whoever started it learns that it serves by its ready report: in a file, or on a descriptor that it
+inherited, which needs no polling.
+"""
+
+import os
+
+import click
+
+from distributedlog.cli.overrides import parse_overrides, set_option
+
+HELP = """\
+Run one node of a cluster, or make its directory.
+
+The settings are Kafka's names in a TOML file; each is overridden by DLOG_… in the environment (DLOG_NODE_ID
+for node.id) and by --set.  Several nodes on this machine for trying things out: see dlog dev.
+"""
+
+config_option = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The node's settings, TOML.",
+)
+
+
+@click.group(name="server", help=HELP)
+def group() -> None:
+    pass
+
+
+@group.command(short_help="Run one node until it is told to stop.")
+@config_option
+@set_option
+@click.option(
+    "--ready-file", type=click.Path(dir_okay=False), metavar="F", help="Written once the node serves: JSON."
+)
+@click.option(
+    "--ready-fd", type=click.IntRange(min=3), metavar="N", help="The same, to an inherited descriptor."
+)
+@click.option("--insecure", is_flag=True, help="Allow addresses that other machines can reach.")
+def start(
+    config_path: str | None,
+    settings: tuple[str, ...],
+    ready_file: str | None,
+    ready_fd: int | None,
+    insecure: bool,
+) -> int:
+    """Run one node until SIGTERM or Ctrl-C.
+
+    \b
+    dlog server start --config node1.toml
+    dlog server start --set node.id=1 --set log.dirs=data --set listeners=PLAINTEXT://127.0.0.1:9092
+    """
+    overrides = parse_overrides(settings)
+    if insecure:
+        overrides["insecure"] = "true"
+    if ready_fd is not None:
+        _check_descriptor(ready_fd)
+    from distributedlog.broker.settings import load_settings
+
+    node = load_settings(config_path, overrides, os.environ)
+    from distributedlog.broker.logging_setup import configure_logging
+    from distributedlog.broker.node import run_node
+    from distributedlog.broker.ready import ReadyReport, write_file_atomically, write_to_descriptor
+
+    configure_logging(node_id=node.node_id, log_format=node.log_format, log_level=node.log_level)
+
+    def tell(report: ReadyReport) -> None:
+        line = report.to_json() + "\n"
+        if ready_file is not None:
+            write_file_atomically(ready_file, line)
+        if ready_fd is not None:
+            write_to_descriptor(ready_fd, line)
+
+    return run_node(node, on_ready=tell)
+
+
+def _check_descriptor(descriptor: int) -> None:
+    try:
+        os.set_inheritable(descriptor, False)  # a worker that holds it would keep its reader waiting
+    except OSError:
+        raise click.UsageError(f"--ready-fd {descriptor}: no such descriptor was inherited") from None
+
+
+@group.command(name="format", short_help="Make a node's directory.")
+@config_option
+@set_option
+@click.option("--cluster-id", metavar="ID", help="Of the cluster; all its nodes need the same.")
+@click.option("--ignore-formatted", is_flag=True, help="A directory that is this node's already is left so.")
+def format_command(
+    config_path: str | None, settings: tuple[str, ...], cluster_id: str | None, ignore_formatted: bool
+) -> int:
+    """Make a node's directory, once, before its first start.
+
+    A node that is the only voter, or that does not vote, does it by itself.  A voter among others must not:
+    if it has lost its disk, it would vote again as if it had never voted.
+
+    \b
+    dlog server format --config node1.toml --cluster-id nUCSzRR8R4mFbbQEpWyHPw
+    """
+    from distributedlog.broker.settings import load_settings
+
+    overrides = parse_overrides(settings)
+    overrides.setdefault("insecure", "true")  # nothing is listened on here
+    if cluster_id is not None:
+        overrides["cluster.id"] = cluster_id
+    node = load_settings(config_path, overrides, os.environ)
+    from distributedlog.broker.directory import format_directory, load_identity
+    from distributedlog.ports.clock import SystemClock
+    from distributedlog.ports.disk import SystemDisk
+    from distributedlog.ports.randomness import SystemRandomness
+    from distributedlog.storage.checkpoints import META_PROPERTIES_FILE
+    from distributedlog.storage.files import Files
+
+    files, clock, randomness = Files(SystemDisk()), SystemClock(), SystemRandomness()
+    if ignore_formatted and files.exists(f"{node.data_dir}/{META_PROPERTIES_FILE}"):
+        identity = load_identity(files, node, clock=clock, randomness=randomness)
+        state, cluster = "already", identity.cluster_id
+    else:
+        state, cluster = "now", format_directory(files, node, clock=clock, randomness=randomness)
+    click.echo(f"{node.data_dir} is {state} node {node.node_id}'s of cluster {cluster}", err=True)
+    return 0

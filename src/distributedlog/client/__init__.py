@@ -1,0 +1,20 @@
+"""The client's side of Kafka's protocol: to brokers of this project, and to any other that speaks it.
+
+    errors       which answers are worth another try, and which exception stands for an answer     PURE
+    options      what every client can be told: timeouts, limits, pauses                           PURE
+    addresses    bootstrap lists                                                                   PURE
+    view         what a client knows of a cluster: brokers, topics, leaders                        PURE
+    places       an end, a time, "the last ten"                                                    PURE
+    connection   one connection to one broker: handshake, pipelined requests, timeouts
+    metadata     a cluster: its connections, its view and when to renew it, retries
+    offsets      which offset a place means now
+    admin        topics: list, describe, create, delete; settings and sizes
+    partitioner  which partition a key belongs to                                                  PURE
+    accumulator  records into batches, batches into requests; sequences and retries                PURE
+    producer     sends what the accumulator says
+    fetcher      positions, fetch requests, and records out of the answers                         PURE
+    consumer     sends what the fetcher says
+    blocking     the same for programs without an event loop
+
+Each imports only from above it.  Everything that is not pure runs on one asyncio loop and starts no thread.
+"""

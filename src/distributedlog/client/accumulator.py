@@ -1,0 +1,243 @@
+"""Records into batches, and which batch may be sent when.  Pure: time comes in, nothing goes out by itself.
+`now_ms` is of a clock that never goes back.
+
+Each partition has a queue of batches.  Records join the last one until it is full.  Only the first may be
+sent, and only if none of the partition's is under way, so that a retry keeps the order:
+
+    open --(full, or lingered, or flushing)--> ready --(take)--> under way --(succeed | fail)--> gone
+                                                 ^                  |
+                                                 +-----(retry)------+
+
+**Sequences.**  An idempotent batch gets its producer id and its first sequence when it is first taken, and
+keeps them, with its bytes, through all retries: a broker that has it already says so.  A batch that failed
+for sure took no sequences.  A batch whose fate is unknown may have: then the producer's identity must change
+(`change_identity`), and sequences begin again at 0.
+
+**Invariants.**  Batches of a partition are taken in the order of their records.  `buffered_bytes` is the sum
+over what is not gone.  A record is in exactly one batch.  No record's size is past `batch_bytes_max`, unless
+it is alone in its batch.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from distributedlog.model.errors import DlogError, InvalidRecordError, RecordTooLargeError
+from distributedlog.model.ids import TopicPartition
+from distributedlog.records.batch import (
+    HEADER_BYTES,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    increment_sequence,
+)
+from distributedlog.records.compression import Codec
+from distributedlog.records.record import DEFAULT_LIMITS, Record, encode_batch
+
+RECORD_OVERHEAD_BYTES: Final = 32
+"""More than the lengths, deltas and counts around a record's bytes ever take, but for huge deltas."""
+HEADER_OVERHEAD_BYTES: Final = 10
+
+
+class Identity(NamedTuple):
+    """Of an idempotent producer, as the cluster gave it."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY: Final = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """Records of one partition that travel together.  `token` is whatever the driver hangs on it."""
+
+    partition: TopicPartition
+    created_ms: int
+    records: list[Record] = field(default_factory=list)
+    size_bytes: int = HEADER_BYTES
+    """At most what it will have before compression."""
+    attempts: int = 0
+    due_ms: int = 0
+    """When it may be sent: after its linger, or after the pause before a retry."""
+    identity: Identity = NOBODY
+    base_sequence: int = NO_SEQUENCE
+    encoded: bytearray | None = None
+    flaw: DlogError | None = None
+    """Why it cannot be encoded; it must be failed."""
+    is_doubtful: bool = False
+    """A try ended without an answer: it may have been written."""
+    token: object = None
+
+
+class _Queue:
+    __slots__ = ("batches", "identity", "next_sequence", "under_way")
+
+    def __init__(self) -> None:
+        self.batches: deque[Batch] = deque()
+        self.under_way: Batch | None = None
+        self.identity = NOBODY
+        self.next_sequence = 0
+
+
+class Accumulator:
+    def __init__(
+        self,
+        *,
+        batch_bytes_max: int,
+        linger_ms: int,
+        request_bytes_max: int,
+        codec: Codec = Codec.NONE,
+        identity: Identity = NOBODY,
+    ) -> None:
+        self.buffered_bytes = 0
+        self.identity = identity
+        self._batch_bytes_max = batch_bytes_max
+        self._linger_ms = linger_ms
+        self._request_bytes_max = request_bytes_max
+        self._codec = codec
+        self._queues: dict[TopicPartition, _Queue] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits and nothing is under way."""
+        return self.buffered_bytes == 0
+
+    # --- in ------------------------------------------------------------------------------------
+
+    def add(self, partition: TopicPartition, record: Record, now_ms: int, wall_ms: int) -> tuple[Batch, int]:
+        """The batch that took the record, and its place in it.  `wall_ms` is for a record without a time."""
+        size = estimated_bytes(record)
+        if size + HEADER_BYTES > self._request_bytes_max:
+            raise RecordTooLargeError(
+                f"a record of {size} bytes does not fit into a request of {self._request_bytes_max}"
+            )
+        if record.timestamp_ms == NO_TIMESTAMP:
+            record = record._replace(timestamp_ms=wall_ms)
+        queue = self._queues.setdefault(partition, _Queue())
+        batch = queue.batches[-1] if queue.batches else None
+        if batch is None or batch.attempts or batch.size_bytes + size > self._batch_bytes_max:
+            batch = Batch(partition, now_ms, due_ms=now_ms + self._linger_ms)
+            queue.batches.append(batch)
+            self.buffered_bytes += HEADER_BYTES
+        batch.records.append(record)
+        batch.size_bytes += size
+        self.buffered_bytes += size
+        return batch, len(batch.records) - 1
+
+    # --- out -----------------------------------------------------------------------------------
+
+    def ready(self, now_ms: int, *, flushing: bool = False) -> list[TopicPartition]:
+        """The partitions whose first batch may be taken now."""
+        return [
+            partition
+            for partition, queue in self._queues.items()
+            if queue.under_way is None and queue.batches and self._is_due(queue, now_ms, flushing)
+        ]
+
+    def _is_due(self, queue: _Queue, now_ms: int, flushing: bool) -> bool:
+        first = queue.batches[0]
+        if now_ms >= first.due_ms:
+            return True
+        return not first.attempts and (flushing or len(queue.batches) > 1)
+
+    def next_due_ms(self) -> int | None:
+        """When something will be ready by itself; None if that takes an event."""
+        waiting = [
+            queue.batches[0].due_ms
+            for queue in self._queues.values()
+            if queue.under_way is None and queue.batches
+        ]
+        return min(waiting, default=None)
+
+    def take(self, partitions: list[TopicPartition]) -> list[Batch]:
+        """The first batches of these, as many as fit into one request, under way from here on."""
+        taken: list[Batch] = []
+        total = 0
+        for partition in partitions:
+            queue = self._queues[partition]
+            assert queue.under_way is None
+            batch = queue.batches[0]
+            if taken and total + batch.size_bytes > self._request_bytes_max:
+                break
+            self._seal(queue, batch)
+            queue.under_way = queue.batches.popleft()
+            total += batch.size_bytes
+            taken.append(batch)
+        return taken
+
+    def _seal(self, queue: _Queue, batch: Batch) -> None:
+        """Gives the batch its identity and its bytes, the first time that it is taken."""
+        batch.attempts += 1
+        if batch.encoded is not None:
+            return
+        if queue.identity != self.identity:
+            queue.identity, queue.next_sequence = self.identity, 0
+        batch.identity = self.identity
+        batch.base_sequence = NO_SEQUENCE if self.identity is NOBODY else queue.next_sequence
+        try:
+            batch.encoded = encode_batch(
+                batch.records,
+                codec=self._codec,
+                producer_id=batch.identity.producer_id,
+                producer_epoch=batch.identity.epoch,
+                base_sequence=batch.base_sequence,
+            )
+        except DlogError as error:
+            batch.flaw = error
+
+    # --- back ----------------------------------------------------------------------------------
+
+    def succeed(self, batch: Batch) -> None:
+        queue = self._finish(batch)
+        if batch.identity is not NOBODY and queue.identity == batch.identity:
+            queue.next_sequence = increment_sequence(batch.base_sequence, len(batch.records))
+
+    def fail(self, batch: Batch) -> None:
+        """It was not written, or nobody knows: then `change_identity` as well."""
+        self._finish(batch)
+
+    def retry(self, batch: Batch, due_ms: int) -> None:
+        """It goes back to the head of its queue, as it is."""
+        queue = self._queues[batch.partition]
+        assert queue.under_way is batch
+        queue.under_way = None
+        batch.due_ms = due_ms
+        queue.batches.appendleft(batch)
+
+    def _finish(self, batch: Batch) -> _Queue:
+        queue = self._queues[batch.partition]
+        assert queue.under_way is batch
+        queue.under_way = None
+        self.buffered_bytes -= batch.size_bytes
+        return queue
+
+    def change_identity(self, identity: Identity) -> None:
+        """What is taken from now on has another producer; batches that have one already keep it."""
+        self.identity = identity
+
+    def drop(self, *, with_under_way: bool) -> list[Batch]:
+        """Everything that waits, for when there is no hope any more."""
+        dropped: list[Batch] = []
+        for queue in self._queues.values():
+            if with_under_way and queue.under_way is not None:
+                dropped.append(queue.under_way)
+                queue.under_way = None
+            dropped += queue.batches
+            queue.batches.clear()
+        self.buffered_bytes -= sum(batch.size_bytes for batch in dropped)
+        return dropped
+
+
+def estimated_bytes(record: Record) -> int:
+    """At least what the record takes in a batch that is not compressed."""
+    if len(record.headers) > DEFAULT_LIMITS.headers_per_record_max:
+        raise InvalidRecordError(
+            f"a record has {len(record.headers)} headers; {DEFAULT_LIMITS.headers_per_record_max} are allowed"
+        )
+    total = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+    for header in record.headers:
+        total += len(header.key) * 4 + len(header.value or b"") + HEADER_OVERHEAD_BYTES
+    return total

@@ -1,0 +1,199 @@
+"""A consumer of partitions that it is told: sends what the fetcher says, one request to a leader at a time.
+
+`poll` gives what has come.  When it returns, the next requests are already under way, so that the brokers
+work while the caller does; more than one answer per broker is never held.
+
+| a partition's answer        | then                                                              |
+|-----------------------------|-------------------------------------------------------------------|
+| records                     | its position moves on                                             |
+| retriable                   | it pauses; after `call_timeout_ms` of nothing else `poll` raises  |
+| out of range                | as `on_out_of_range` says: an end of the log, or `poll` raises    |
+| another, or bytes unsound   | `poll` raises; the position stays                                 |
+
+What `poll` has to raise waits until what came beside it was given out.
+
+Groups are not known here: nobody else decides what is read, and nothing is committed.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import NamedTuple
+
+from distributedlog.client.errors import is_retriable, is_stale_view
+from distributedlog.client.fetcher import Fetched, Fetcher, FetchOptions, Question
+from distributedlog.client.metadata import Cluster
+from distributedlog.client.offsets import list_offsets, resolve
+from distributedlog.client.places import EARLIEST, LATEST, Place
+from distributedlog.model.errors import DlogError, OffsetOutOfRangeError
+from distributedlog.model.ids import TopicPartition
+from distributedlog.protocol.messages.fetch import FetchRequest, FetchResponse
+
+
+class _Trouble(NamedTuple):
+    """A partition that does not answer as it should."""
+
+    since_ms: int
+    tries: int
+    again_ms: int
+
+
+class Consumer:
+    """To be used with `async with`.  `on_out_of_range` is None, or EARLIEST or LATEST of `places`."""
+
+    def __init__(
+        self, cluster: Cluster, options: FetchOptions | None = None, *, on_out_of_range: int | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._fetcher = Fetcher(options)
+        self._on_out_of_range = on_out_of_range
+        self._fetches: dict[int, asyncio.Task[tuple[Question, FetchResponse]]] = {}
+        """By leader."""
+        self._asked: dict[int, set[TopicPartition]] = {}
+        self._troubles: dict[TopicPartition, _Trouble] = {}
+        self._failure: DlogError | None = None
+
+    async def __aenter__(self) -> "Consumer":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        tasks = list(self._fetches.values())
+        self._fetches.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- what to read --------------------------------------------------------------------------
+
+    async def assign(self, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, int]:
+        """Adds partitions, or moves them; the offsets at which they begin."""
+        offsets = await resolve(self._cluster, places, self._fetcher.options.isolation)
+        self._fetcher.assign(offsets)
+        return offsets
+
+    def drop(self, partition: TopicPartition) -> None:
+        self._fetcher.drop(partition)
+        self._troubles.pop(partition, None)
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """The offset of the next record of each partition."""
+        return self._fetcher.positions
+
+    # --- reading -------------------------------------------------------------------------------
+
+    async def poll(self, timeout_ms: int) -> list[Fetched]:
+        """What has come, or nothing after the timeout.  Only what has records is in it."""
+        deadline_ms = self._cluster.clock.monotonic_ms() + timeout_ms
+        while True:
+            await self._start_fetches()
+            left_ms = deadline_ms - self._cluster.clock.monotonic_ms()
+            fetched = await self._wait(max(0, left_ms))
+            if fetched:
+                await self._start_fetches()
+                return fetched
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+            if left_ms <= 0:
+                return []
+
+    async def _wait(self, wait_ms: int) -> list[Fetched]:
+        if self._failure is not None:
+            return []
+        now_ms = self._cluster.clock.monotonic_ms()
+        pauses_ms = [each.again_ms - now_ms for each in self._troubles.values()]
+        wait_ms = min([wait_ms, *(each for each in pauses_ms if each > 0)])
+        if not self._fetches:
+            await asyncio.sleep(wait_ms / 1000)
+            return []
+        await asyncio.wait(
+            self._fetches.values(), timeout=wait_ms / 1000, return_when=asyncio.FIRST_COMPLETED
+        )
+        found: list[Fetched] = []
+        for leader in [leader for leader, task in self._fetches.items() if task.done()]:
+            found += await self._collect(leader)
+        return [each for each in found if each.records]
+
+    async def _start_fetches(self) -> None:
+        now_ms = self._cluster.clock.monotonic_ms()
+        busy = set().union(*(self._asked[leader] for leader in self._fetches))
+        led: dict[int, list[TopicPartition]] = {}
+        for partition in list(self._fetcher.positions):
+            trouble = self._troubles.get(partition)
+            if partition in busy or (trouble is not None and trouble.again_ms > now_ms):
+                continue
+            try:
+                view = await self._cluster.partition(partition)
+            except DlogError as error:
+                self._troubled(partition, error)
+                continue
+            led.setdefault(view.leader_id, []).append(partition)
+        for leader, partitions in led.items():
+            if leader not in self._fetches:
+                question = self._fetcher.question(partitions, self._cluster.view)
+                self._asked[leader] = set(partitions)
+                self._fetches[leader] = asyncio.create_task(self._fetch(leader, question))
+
+    async def _fetch(self, leader: int, question: Question) -> tuple[Question, FetchResponse]:
+        connection = await self._cluster.connection(leader)
+        version = connection.version_for(FetchRequest, question.version_max)
+        timeout_ms = self._cluster.options.request_timeout_ms + self._fetcher.options.wait_ms_max
+        response = await connection.call(
+            question.request, FetchResponse, timeout_ms=timeout_ms, version=version
+        )
+        return question, response
+
+    async def _collect(self, leader: int) -> list[Fetched]:
+        task = self._fetches.pop(leader)
+        asked = self._asked.pop(leader)
+        failure = task.exception()
+        if isinstance(failure, DlogError):
+            for partition in asked & self._fetcher.positions.keys():
+                self._troubled(partition, failure)
+            return []
+        fetched, refused = self._fetcher.accept(*task.result())
+        for each in fetched:
+            self._troubles.pop(each.partition, None)
+        for partition, error, is_final in refused:
+            if isinstance(error, OffsetOutOfRangeError):
+                await self._out_of_range(partition)
+            elif is_final:
+                self._failure = error
+            else:
+                self._troubled(partition, error)
+        return fetched
+
+    def _troubled(self, partition: TopicPartition, error: DlogError) -> None:
+        """It pauses, unless it has been in trouble for too long or there is no use in waiting."""
+        now_ms = self._cluster.clock.monotonic_ms()
+        before = self._troubles.get(partition, _Trouble(now_ms, 0, 0))
+        if not is_retriable(error) or now_ms - before.since_ms > self._cluster.options.call_timeout_ms:
+            self._failure = error
+            return
+        if is_stale_view(error):
+            self._cluster.mark_stale()
+        again_ms = now_ms + self._cluster.pause_ms(before.tries + 1)
+        self._troubles[partition] = _Trouble(before.since_ms, before.tries + 1, again_ms)
+
+    async def _out_of_range(self, partition: TopicPartition) -> None:
+        """What is there now decides where it goes on, or what the caller is told."""
+        isolation = self._fetcher.options.isolation
+        asked = self._fetcher.positions[partition]
+        if self._on_out_of_range is not None:
+            wanted = {partition: self._on_out_of_range}
+            self._fetcher.assign(
+                {
+                    each: at.offset
+                    for each, at in (await list_offsets(self._cluster, wanted, isolation)).items()
+                }
+            )
+            return
+        first = (await list_offsets(self._cluster, {partition: EARLIEST}))[partition].offset
+        end = (await list_offsets(self._cluster, {partition: LATEST}))[partition].offset
+        raise OffsetOutOfRangeError(f"{partition} has no offset {asked}: it goes from {first} to {end}")

@@ -1,0 +1,228 @@
+"""Positions, fetch requests, and the records in the answers.  Pure.
+
+A position is the offset of the next record of a partition.  `question` makes a request for some partitions
+of one leader and remembers where they stood; `accept` takes the answer and moves them on.  An answer for a
+partition that was moved or dropped meanwhile is ignored.
+
+What comes is a run of whole batches, the last of which may be cut off.  The first may begin before the
+position: its earlier records were not asked for.  Control batches, and with read committed the batches of
+aborted transactions, are passed over, and the position with them: it always moves to the end of a batch, so
+that compaction's gaps cost nothing.
+
+An aborted transaction is told by its producer and first offset.  From there on all transactional batches of
+the producer are dropped, up to its abort marker.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, cast
+
+from distributedlog.client.errors import error_from
+from distributedlog.client.options import MIB
+from distributedlog.client.places import Isolation
+from distributedlog.client.view import ClusterView
+from distributedlog.model.buffers import Buffer
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import ConfigError, DlogError, RecordTooLargeError
+from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
+from distributedlog.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from distributedlog.records.batch import HEADER_BYTES, BatchHeader, check_batch, read_header
+from distributedlog.records.control import read_end_marker
+from distributedlog.records.kernel import decode_records
+from distributedlog.records.record import DEFAULT_LIMITS, Record, decompress_records
+
+NAMED_VERSION_MAX: Final = 12
+"""The last version of Fetch that names topics by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    wait_ms_max: int = 500
+    """How long a broker may wait for something to come."""
+    bytes_min: int = 1
+    bytes_max: int = 16 * MIB
+    """Of one answer; the first batch comes whole even if it is larger."""
+    partition_bytes_max: int = MIB
+
+    def __post_init__(self) -> None:
+        if min(self.wait_ms_max, self.bytes_min) < 0 or min(self.bytes_max, self.partition_bytes_max) < 1:
+            raise ConfigError("the limits of a fetch must be positive")
+
+
+class Question(NamedTuple):
+    """A request, and what it takes to understand its answer."""
+
+    request: FetchRequest
+    offsets: dict[TopicPartition, int]
+    names: dict[Uuid, str]
+
+    @property
+    def version_max(self) -> int | None:
+        return NAMED_VERSION_MAX if ZERO_UUID in self.names else None
+
+
+class Fetched(NamedTuple):
+    """Records of one partition, in their order, and where it stands."""
+
+    partition: TopicPartition
+    records: list[Record]
+    next_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+class Refused(NamedTuple):
+    partition: TopicPartition
+    error: DlogError
+    is_final: bool = False
+    """What came is unsound: asking again would bring the same."""
+
+
+class Fetcher:
+    def __init__(self, options: FetchOptions | None = None) -> None:
+        self.options = options or FetchOptions()
+        self.positions: dict[TopicPartition, int] = {}
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Adds partitions, or moves them."""
+        self.positions.update(positions)
+
+    def drop(self, partition: TopicPartition) -> None:
+        self.positions.pop(partition, None)
+
+    def question(self, partitions: Iterable[TopicPartition], view: ClusterView) -> Question:
+        """A request for these; all must be in the view, and led by one broker."""
+        offsets: dict[TopicPartition, int] = {}
+        topics: dict[str, FetchTopic] = {}
+        names: dict[Uuid, str] = {}
+        for partition in partitions:
+            topic = view.topics[partition.topic]
+            led = topic.partition(partition.partition)
+            names[topic.topic_id] = topic.name
+            offsets[partition] = self.positions[partition]
+            asked = topics.setdefault(
+                topic.name, FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=[])
+            )
+            asked.partitions.append(
+                FetchPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=-1 if led is None else led.leader_epoch,
+                    fetch_offset=offsets[partition],
+                    partition_max_bytes=self.options.partition_bytes_max,
+                )
+            )
+        request = FetchRequest(
+            max_wait_ms=self.options.wait_ms_max,
+            min_bytes=self.options.bytes_min,
+            max_bytes=self.options.bytes_max,
+            isolation_level=self.options.isolation,
+            topics=list(topics.values()),
+        )
+        return Question(request, offsets, names)
+
+    def accept(self, question: Question, response: FetchResponse) -> tuple[list[Fetched], list[Refused]]:
+        """What came, with the positions moved on, and what was refused."""
+        fetched: list[Fetched] = []
+        refused: list[Refused] = []
+        if response.error_code != ErrorCode.NONE:
+            error = error_from(response.error_code, "the fetch")
+            asked = question.offsets.keys() & self.positions.keys()
+            return [], [Refused(partition, error) for partition in sorted(asked)]
+        for topic in response.responses:
+            name = topic.topic or question.names.get(topic.topic_id, "")
+            for told in topic.partitions:
+                partition = TopicPartition(name, told.partition_index)
+                offset = question.offsets.get(partition)
+                if offset is None or self.positions.get(partition) != offset:
+                    continue
+                if told.error_code != ErrorCode.NONE:
+                    refused.append(
+                        Refused(partition, error_from(told.error_code, f"{partition} at {offset}"))
+                    )
+                    continue
+                try:
+                    fetched.append(self._accept_partition(partition, offset, told))
+                except DlogError as error:
+                    refused.append(Refused(partition, error, is_final=True))
+        return fetched, refused
+
+    def _accept_partition(self, partition: TopicPartition, offset: int, told: PartitionData) -> Fetched:
+        data = cast(Buffer, told.records if told.records is not None else b"")
+        aborted = told.aborted_transactions if self.options.isolation else None
+        records, next_offset = records_of(data, offset, aborted or ())
+        self.positions[partition] = next_offset
+        return Fetched(
+            partition,
+            records,
+            next_offset,
+            told.high_watermark,
+            told.last_stable_offset,
+            told.log_start_offset,
+        )
+
+
+def records_of(
+    data: Buffer, offset: int, aborted: Iterable[AbortedTransaction] = ()
+) -> tuple[list[Record], int]:
+    """The records from `offset` on in a run of batches, and the offset behind the last whole batch.
+
+    An unsound batch ends the run; it is an error only if it is the first, so that what is before it is read.
+    """
+    filtering = _AbortedFilter(aborted)
+    records: list[Record] = []
+    next_offset = offset
+    at = 0
+    while len(data) - at >= HEADER_BYTES:
+        try:
+            header = read_header(data, at)
+            if at + header.size > len(data):
+                break
+            check_batch(data, at, limits=DEFAULT_LIMITS)
+            if header.next_offset > offset and filtering.passes(data, at, header):
+                records += _records_from(data, at, header, offset)
+        except DlogError:
+            if at == 0:
+                raise
+            break
+        next_offset = max(next_offset, header.next_offset)
+        at += header.size
+    if at == 0 and len(data) > 0:
+        raise RecordTooLargeError(
+            f"the batch at offset {offset} did not come whole within {len(data)} bytes: raise the limits"
+        )
+    return records, next_offset
+
+
+def _records_from(data: Buffer, at: int, header: BatchHeader, offset: int) -> list[Record]:
+    section = decompress_records(data, at, header)
+    found = decode_records(section, header, DEFAULT_LIMITS.headers_per_record_max)
+    return found if header.base_offset >= offset else [each for each in found if each.offset >= offset]
+
+
+class _AbortedFilter:
+    """Knows which producers are in an aborted transaction where the reader is."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._producers: set[int] = set()
+
+    def passes(self, data: Buffer, at: int, header: BatchHeader) -> bool:
+        while self._coming and self._coming[-1].first_offset <= header.last_offset:
+            self._producers.add(self._coming.pop().producer_id)
+        if header.is_control:
+            self._end_transaction(data, at, header)
+            return False
+        return not (header.is_transactional and header.producer_id in self._producers)
+
+    def _end_transaction(self, data: Buffer, at: int, header: BatchHeader) -> None:
+        if header.producer_id in self._producers and not read_end_marker(data, at, header).is_commit:
+            self._producers.discard(header.producer_id)

@@ -1,0 +1,262 @@
+"""A cluster as a client sees it: the brokers it is connected to, the view of topics and leaders, and retries.
+
+The first contact goes through the bootstrap list, one address after the other; if nobody there answers, that
+is told at once.  Once the cluster was reached, its own brokers are asked too, and what fails is tried again
+until its time is over: leaders move, brokers restart, and that is no reason to bother the caller.
+
+The view is renewed when it is too old, when a broker says that it is stale, and when it has no answer.
+Several callers that find it stale at once cause one request.
+
+`retrying` is the one place where failures are judged: `errors.is_retriable` says whether to try again, and
+between two tries lies a pause that doubles, with jitter.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from types import TracebackType
+from typing import Final, TypeVar
+
+from distributedlog.client.addresses import Address
+from distributedlog.client.connection import Connection, connect
+from distributedlog.client.errors import error_from, is_retriable, is_stale_view
+from distributedlog.client.options import ClientOptions
+from distributedlog.client.view import BrokerView, ClusterView, PartitionView, TopicView, view_of
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import BrokerUnreachableError, DlogError, UnknownTopicError
+from distributedlog.model.ids import TopicPartition, check_topic_name
+from distributedlog.ports.clock import Clock, SystemClock
+from distributedlog.ports.randomness import Randomness, SystemRandomness
+from distributedlog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from distributedlog.protocol.schema import Message
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
+CREATION_PATIENCE_MS: Final = 5_000
+"""A broker that creates a topic on first use may deny that it exists while it does so."""
+
+
+class Cluster:
+    """Connections and metadata, shared by all clients of one program.  To be used with `async with`."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        options: ClientOptions | None = None,
+        *,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.options = options or ClientOptions()
+        self.clock: Clock = clock or SystemClock()
+        self.view = ClusterView()
+        self._bootstrap = tuple(bootstrap)
+        self._randomness: Randomness = randomness or SystemRandomness()
+        self._connections: dict[Address, Connection] = {}
+        self._connecting: dict[Address, asyncio.Lock] = {}
+        self._renewing = asyncio.Lock()
+        self._renewed_ms = 0
+        self._renewals = 0
+        self._is_stale = True
+        self._names: set[str] = set()
+        """The topics that callers have asked about: a renewal is about these."""
+
+    async def __aenter__(self) -> "Cluster":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        connections = list(self._connections.values())
+        self._connections.clear()
+        for connection in connections:
+            connection.close()
+        for connection in connections:
+            await connection.wait_closed()
+
+    # --- connections ---------------------------------------------------------------------------
+
+    async def connection_to(self, address: Address) -> Connection:
+        """An open one, or a new one; callers that want the same one at once share it."""
+        async with self._connecting.setdefault(address, asyncio.Lock()):
+            known = self._connections.get(address)
+            if known is not None and not known.is_closed:
+                return known
+            made = await connect(
+                address.host,
+                address.port,
+                client_id=self.options.client_id,
+                timeout_ms=self.options.connect_timeout_ms,
+                frame_bytes_max=self.options.frame_bytes_max,
+            )
+            self._connections[address] = made
+            return made
+
+    async def connection(self, node_id: int) -> Connection:
+        broker = self.view.brokers.get(node_id)
+        if broker is None:
+            raise error_from(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster")
+        return await self.connection_to(broker.address)
+
+    async def any_connection(self) -> Connection:
+        """To whichever broker answers first: open ones, then those we know, then the bootstrap list."""
+        for known in self._connections.values():
+            if not known.is_closed:
+                return known
+        addresses = [each.address for each in self.view.brokers.values()] + list(self._bootstrap)
+        failures = []
+        for address in dict.fromkeys(addresses):
+            try:
+                return await self.connection_to(address)
+            except BrokerUnreachableError as error:
+                failures.append(error)
+        raise BrokerUnreachableError("; ".join(map(str, failures))) from failures[-1]
+
+    async def controller(self) -> Connection:
+        """To the broker that the cluster names as its controller, or any that will pass requests on to it."""
+        await self._renew_if_stale()
+        if self.view.controller_id in self.view.brokers:
+            return await self.connection(self.view.controller_id)
+        return await self.any_connection()
+
+    async def call(self, connection: Connection, request: Message, response: type[M], extra_ms: int = 0) -> M:
+        """One request; `extra_ms` is what the broker may wait by itself before it answers."""
+        timeout_ms = self.options.request_timeout_ms + extra_ms
+        return await connection.call(request, response, timeout_ms=timeout_ms)
+
+    # --- the view ------------------------------------------------------------------------------
+
+    @property
+    def is_stale(self) -> bool:
+        age_ms = self.clock.monotonic_ms() - self._renewed_ms
+        return self._is_stale or age_ms > self.options.metadata_age_ms_max
+
+    def mark_stale(self) -> None:
+        """Before the view is next used it is renewed."""
+        self._is_stale = True
+
+    async def refresh(
+        self, names: Collection[str] | None = None, *, allow_creation: bool = False
+    ) -> ClusterView:
+        """Asks now.  None: about all topics."""
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in sorted(names)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=allow_creation)
+        connection = await self.any_connection()
+        response = await self.call(connection, request, MetadataResponse)
+        self.view = self.view.merged(view_of(response), is_complete=names is None)
+        self._renewed_ms = self.clock.monotonic_ms()
+        self._renewals += 1
+        self._is_stale = False
+        return self.view
+
+    async def _renew_if_stale(self) -> None:
+        if not self.is_stale:
+            return
+        seen = self._renewals
+        async with self._renewing:
+            if self._renewals == seen:  # else somebody else has done it while we waited
+                await self.refresh(self._names)
+
+    async def topic(self, name: str, *, allow_creation: bool = False) -> TopicView:
+        """The topic once each of its partitions has a leader, or `UnknownTopicError`."""
+        self._names.add(check_topic_name(name))
+        known = self.view.topics.get(name)
+        if known is not None and known.is_led and not self.is_stale:
+            return known
+        begun_ms = self.clock.monotonic_ms()
+
+        def is_worth_waiting(error: DlogError) -> bool:
+            if not isinstance(error, UnknownTopicError):
+                return is_retriable(error)
+            return allow_creation and self.clock.monotonic_ms() - begun_ms < CREATION_PATIENCE_MS
+
+        return await self.retrying(
+            lambda: self._ask_topic(name, allow_creation), is_worth_waiting=is_worth_waiting
+        )
+
+    async def _ask_topic(self, name: str, allow_creation: bool) -> TopicView:
+        view = await self.refresh({name}, allow_creation=allow_creation)
+        topic = view.topics.get(name)
+        if topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise UnknownTopicError(f"there is no topic {name!r}")
+        if topic.error is not ErrorCode.NONE:
+            raise error_from(topic.error, f"topic {name!r}")
+        if not topic.is_led:
+            without = [each.index for each in topic.partitions if not each.has_leader]
+            raise error_from(ErrorCode.LEADER_NOT_AVAILABLE, f"partitions {without} of {name!r}")
+        return topic
+
+    async def partition(self, partition: TopicPartition) -> PartitionView:
+        """The partition and its leader.  What is not known is asked once; the caller retries."""
+        self._names.add(partition.topic)
+        await self._renew_if_stale()
+        found = self._known(partition)
+        if found is None or not found.has_leader:
+            await self.refresh({partition.topic})
+            found = self._known(partition)
+        topic = self.view.topics.get(partition.topic)
+        if topic is None or topic.error is not ErrorCode.NONE or found is None:
+            raise error_from(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition}")
+        if not found.has_leader:
+            raise error_from(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition}")
+        return found
+
+    def _known(self, partition: TopicPartition) -> PartitionView | None:
+        topic = self.view.topics.get(partition.topic)
+        return None if topic is None else topic.partition(partition.partition)
+
+    async def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Who leads what, by broker."""
+        found: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            view = await self.partition(partition)
+            found.setdefault(view.leader_id, []).append(partition)
+        return found
+
+    async def brokers(self) -> tuple[BrokerView, ...]:
+        await self._renew_if_stale()
+        return tuple(self.view.brokers[node_id] for node_id in sorted(self.view.brokers))
+
+    # --- retries -------------------------------------------------------------------------------
+
+    def pause_ms(self, attempt: int) -> int:
+        return self._randomness.between(*self.options.pause_ms_range(attempt))
+
+    def draw(self, count: int) -> int:
+        """By chance one of 0 to `count` - 1."""
+        return self._randomness.between(0, count - 1)
+
+    async def retrying(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        timeout_ms: int | None = None,
+        is_worth_waiting: Callable[[DlogError], bool] = is_retriable,
+    ) -> T:
+        """The result of the first try that succeeds; the last failure when the time is over."""
+        limit_ms = self.options.call_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ms = self.clock.monotonic_ms() + limit_ms
+        tries = 0
+        while True:
+            try:
+                return await attempt()
+            except DlogError as error:
+                tries += 1
+                pause_ms = self.pause_ms(tries)
+                if not is_worth_waiting(error) or self._was_never_reached(error):
+                    raise
+                if self.clock.monotonic_ms() + pause_ms >= deadline_ms:
+                    raise
+                if is_stale_view(error):
+                    self.mark_stale()
+            await asyncio.sleep(pause_ms / 1000)
+
+    def _was_never_reached(self, error: DlogError) -> bool:
+        return isinstance(error, BrokerUnreachableError) and not self.view.brokers

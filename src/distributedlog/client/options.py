@@ -1,0 +1,54 @@
+"""What every client can be told.  Pure.
+
+The defaults are Kafka's clients', but for `connect_timeout_ms`, which has a person waiting.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from distributedlog.model.errors import ConfigError
+
+MIB: Final = 1024 * 1024
+TIMEOUT_MS_MAX: Final = 2**31 - 1
+JITTER_PERCENT: Final = 20
+PAUSE_DOUBLINGS_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    client_id: str = "dlog"
+    connect_timeout_ms: int = 10_000
+    """To connect and to learn what the broker speaks."""
+    request_timeout_ms: int = 30_000
+    """From sending one request to its answer."""
+    call_timeout_ms: int = 60_000
+    """For one call with all its retries."""
+    retry_pause_ms: int = 100
+    retry_pause_ms_max: int = 1_000
+    metadata_age_ms_max: int = 300_000
+    frame_bytes_max: int = 100 * MIB
+
+    def __post_init__(self) -> None:
+        for name in (
+            "connect_timeout_ms",
+            "request_timeout_ms",
+            "call_timeout_ms",
+            "retry_pause_ms",
+            "retry_pause_ms_max",
+            "metadata_age_ms_max",
+            "frame_bytes_max",
+        ):
+            value = getattr(self, name)
+            if not 0 < value <= TIMEOUT_MS_MAX:
+                raise ConfigError(f"{name} is {value}; it must be from 1 to {TIMEOUT_MS_MAX}")
+
+    def pause_ms_range(self, attempt: int) -> tuple[int, int]:
+        """The shortest and the longest pause before try number `attempt` (1: the first retry).
+
+        Each pause is twice the one before up to the largest, give or take a fifth, so that clients that
+        failed together do not come back together.
+        """
+        doubled = self.retry_pause_ms << min(max(attempt - 1, 0), PAUSE_DOUBLINGS_MAX)
+        middle = min(doubled, self.retry_pause_ms_max)
+        spread = middle * JITTER_PERCENT // 100
+        return max(1, middle - spread), middle + spread

@@ -1,0 +1,132 @@
+"""What a client knows of a cluster, out of Metadata answers.  Pure and immutable.
+
+A view is never right for sure, only recent: whoever acts on it is told by the broker when it is stale.
+`merged` lays a newer answer over it: an answer about some topics leaves the others as they were; one about
+all topics forgets those that it does not name.  Of two descriptions of one partition the one with the higher
+leader epoch stays, since a broker that lags may answer after one that does not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from distributedlog.client.addresses import Address
+from distributedlog.client.errors import as_error_code, check_answer
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.ids import ZERO_UUID, Uuid
+from distributedlog.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_NODE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    node_id: int
+    address: Address
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    index: int
+    leader_id: int
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader_id != NO_NODE
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(self.isr) < len(self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    name: str
+    partitions: tuple[PartitionView, ...] = ()
+    """In the order of their indexes."""
+    topic_id: Uuid = ZERO_UUID
+    is_internal: bool = False
+    error: ErrorCode = ErrorCode.NONE
+
+    @property
+    def is_led(self) -> bool:
+        """Whether every partition can be asked for."""
+        return bool(self.partitions) and all(each.has_leader for each in self.partitions)
+
+    @property
+    def replication_factor(self) -> int:
+        return max((len(each.replicas) for each in self.partitions), default=0)
+
+    def partition(self, index: int) -> PartitionView | None:
+        if 0 <= index < len(self.partitions) and self.partitions[index].index == index:
+            return self.partitions[index]
+        return next((each for each in self.partitions if each.index == index), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    cluster_id: str | None = None
+    controller_id: int = NO_NODE
+    brokers: Mapping[int, BrokerView] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicView] = field(default_factory=lambda: MappingProxyType({}))
+
+    def merged(self, newer: "ClusterView", *, is_complete: bool) -> "ClusterView":
+        topics = {} if is_complete else dict(self.topics)
+        for name, topic in newer.topics.items():
+            topics[name] = _newest(self.topics.get(name), topic)
+        return replace(newer, topics=MappingProxyType(topics))
+
+    def name_of(self, topic_id: Uuid) -> str | None:
+        return next((each.name for each in self.topics.values() if each.topic_id == topic_id), None)
+
+
+def _newest(known: TopicView | None, told: TopicView) -> TopicView:
+    if known is None or known.topic_id != told.topic_id:  # another topic under the same name
+        return told
+    partitions = []
+    for partition in told.partitions:
+        before = known.partition(partition.index)
+        is_older = before is not None and 0 <= partition.leader_epoch < before.leader_epoch
+        partitions.append(before if before is not None and is_older else partition)
+    return replace(told, partitions=tuple(partitions))
+
+
+def view_of(response: MetadataResponse) -> ClusterView:
+    """Raises if the answer as a whole is an error; errors of topics stay with their topics."""
+    check_answer(response.error_code, "the cluster's metadata")
+    brokers = {
+        each.node_id: BrokerView(each.node_id, Address(each.host, each.port), each.rack)
+        for each in response.brokers
+    }
+    topics = {each.name: _topic_of(each, each.name) for each in response.topics if each.name is not None}
+    return ClusterView(
+        response.cluster_id, response.controller_id, MappingProxyType(brokers), MappingProxyType(topics)
+    )
+
+
+def _topic_of(told: MetadataResponseTopic, name: str) -> TopicView:
+    partitions = sorted(map(_partition_of, told.partitions), key=lambda each: each.index)
+    return TopicView(name, tuple(partitions), told.topic_id, told.is_internal, as_error_code(told.error_code))
+
+
+def _partition_of(told: MetadataResponsePartition) -> PartitionView:
+    return PartitionView(
+        told.partition_index,
+        told.leader_id,
+        told.leader_epoch,
+        tuple(told.replica_nodes),
+        tuple(told.isr_nodes),
+        tuple(told.offline_replicas),
+        as_error_code(told.error_code),
+    )

@@ -1,0 +1,167 @@
+"""A consumer: everything in order, over leaders that move and logs that lose their head."""
+
+from dataclasses import replace
+
+import pytest
+
+from distributedlog.client.consumer import Consumer
+from distributedlog.client.fetcher import FetchOptions
+from distributedlog.client.metadata import Cluster
+from distributedlog.client.places import BEGINNING, EARLIEST, END, LATEST, AtOffset, Place
+from distributedlog.model.errors import BrokerError, CorruptBatchError, OffsetOutOfRangeError
+from distributedlog.model.ids import TopicPartition
+from distributedlog.protocol.api_keys import ApiKey
+from distributedlog.protocol.messages.fetch import FetchRequest, FetchResponse
+from distributedlog.records.record import Record, encode_batch
+from tests.unit.client.ledger import Ledger
+from tests.unit.client.stage import QUICK, HangUp, ScriptedBroker, run
+
+HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def filled(count: int = 5, start: int = 0) -> Ledger:
+    ledger = Ledger({"t": 2}, start_offsets={HERE: start})
+    for number in range(start, start + count):
+        ledger.append(HERE, encode_batch([Record(b"%d" % number, timestamp_ms=1)]))
+    return ledger
+
+
+async def read(
+    broker: ScriptedBroker,
+    place: Place,
+    count: int,
+    *,
+    on_out_of_range: int | None = None,
+    call_timeout_ms: int = 10_000,
+) -> list[int]:
+    """So many offsets of the partition."""
+    options = replace(QUICK, call_timeout_ms=call_timeout_ms)
+    seen: list[int] = []
+    async with Cluster([broker.address], options) as cluster:
+        fetching = FetchOptions(wait_ms_max=1)
+        async with Consumer(cluster, fetching, on_out_of_range=on_out_of_range) as consumer:
+            await consumer.assign({HERE: place})
+            while len(seen) < count:
+                for fetched in await consumer.poll(5000):
+                    seen += [record.offset for record in fetched.records]
+            assert consumer.positions[HERE] == seen[-1] + 1
+    return seen
+
+
+def test_records_come_in_order_from_where_they_were_asked_for() -> None:
+    with (broker := filled(start=3).broker()).running():
+        assert run(read(broker, BEGINNING, 5)) == [3, 4, 5, 6, 7]
+        assert run(read(broker, AtOffset(6), 2)) == [6, 7]
+
+
+def test_what_is_written_later_comes_too() -> None:
+    ledger = filled(2)
+
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            await consumer.assign({HERE: END, THERE: END})
+            assert await consumer.poll(20) == []
+            ledger.append(THERE, encode_batch([Record(b"new")]))
+            (fetched,) = await consumer.poll(5000)
+            assert (fetched.partition, [each.value for each in fetched.records]) == (THERE, [b"new"])
+
+    with (broker := ledger.broker()).running():
+        run(story())
+
+
+def test_a_partition_that_is_dropped_gives_nothing_more() -> None:
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            await consumer.assign({HERE: BEGINNING})
+            consumer.drop(HERE)
+            assert await consumer.poll(10) == []
+
+    with (broker := filled().broker()).running():
+        run(story())
+    assert broker.count(ApiKey.FETCH) == 0
+
+
+def failing(ledger: Ledger, codes: list[int]) -> ScriptedBroker:
+    """Fetches are refused with these codes first; -2 hangs up."""
+    broker = ledger.broker()
+
+    def fetch(request: FetchRequest, version: int) -> FetchResponse:
+        response = ledger.fetch(request, version)
+        if codes:
+            code = codes.pop(0)
+            if code == -2:
+                raise HangUp
+            response.responses[0].partitions[0].error_code = code
+            response.responses[0].partitions[0].records = None
+        return response
+
+    broker.answers[ApiKey.FETCH] = fetch
+    return broker
+
+
+@pytest.mark.parametrize("code", [6, 5, 3, 74, 75, 78, -2])
+def test_trouble_that_passes_costs_nothing_but_time(code: int) -> None:
+    with (broker := failing(filled(), [code] * 3)).running():
+        assert run(read(broker, BEGINNING, 5)) == [0, 1, 2, 3, 4]
+
+
+def test_trouble_that_does_not_pass_is_raised_when_the_time_is_over() -> None:
+    broker = failing(filled(), [6] * 10_000)
+    with broker.running(), pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
+        run(read(broker, BEGINNING, 5, call_timeout_ms=30))
+
+
+def test_what_would_be_refused_again_is_raised() -> None:
+    broker = failing(filled(), [29] * 10)
+    with broker.running(), pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        run(read(broker, BEGINNING, 5))
+    assert broker.count(ApiKey.FETCH) < 4
+
+
+def test_an_offset_that_is_not_there_is_told_with_those_that_are() -> None:
+    broker = filled(start=3).broker()
+    with (
+        broker.running(),
+        pytest.raises(OffsetOutOfRangeError, match="t-0 has no offset 1: it goes from 3 to 8"),
+    ):
+        run(read(broker, AtOffset(1), 5))
+
+
+@pytest.mark.parametrize(("end", "offsets"), [(EARLIEST, [3, 4, 5, 6, 7]), (LATEST, [8])])
+def test_a_reader_may_go_on_at_an_end_instead(end: int, offsets: list[int]) -> None:
+    ledger = filled(start=3)
+
+    async def story() -> list[int]:
+        seen: list[int] = []
+        async with (
+            Cluster([broker.address], QUICK) as cluster,
+            Consumer(cluster, on_out_of_range=end) as consumer,
+        ):
+            await consumer.assign({HERE: AtOffset(100)})
+            while consumer.positions[HERE] == 100:
+                seen += [each.offset for f in await consumer.poll(10) for each in f.records]
+            ledger.append(HERE, encode_batch([Record(b"new")]))
+            while len(seen) < len(offsets):
+                seen += [each.offset for f in await consumer.poll(5000) for each in f.records]
+        return seen[: len(offsets)]
+
+    with (broker := ledger.broker()).running():
+        assert run(story()) == offsets
+
+
+def test_a_hurt_batch_is_raised_after_what_is_before_it_was_given_out() -> None:
+    ledger = filled(3)
+    ledger.logs[HERE][2][-1] ^= 1
+
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            await consumer.assign({HERE: BEGINNING})
+            (fetched,) = await consumer.poll(5000)
+            assert [each.offset for each in fetched.records] == [0, 1]
+            for _ in range(2):
+                with pytest.raises(CorruptBatchError):
+                    await consumer.poll(5000)
+            assert consumer.positions[HERE] == 2
+
+    with (broker := ledger.broker()).running():
+        run(story())

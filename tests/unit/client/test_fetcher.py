@@ -1,0 +1,275 @@
+"""Out of fetched bytes come exactly the records that were asked for."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distributedlog.client.fetcher import Fetcher, FetchOptions, records_of
+from distributedlog.client.places import Isolation
+from distributedlog.client.view import ClusterView, PartitionView, TopicView
+from distributedlog.model.errors import (
+    BrokerError,
+    ConfigError,
+    CorruptBatchError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+)
+from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
+from distributedlog.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from distributedlog.records.compression import Codec
+from distributedlog.records.control import ControlType, EndMarker, encode_end_marker_batch
+from distributedlog.records.record import Record, encode_batch
+
+HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
+ID = Uuid(bytes([7] * 16))
+
+
+def view(topic_id: Uuid = ID) -> ClusterView:
+    partitions = (PartitionView(0, 1, 4), PartitionView(1, 1, 5))
+    return ClusterView(topics={"t": TopicView("t", partitions, topic_id)})
+
+
+def batch(base: int, *values: bytes, codec: Codec = Codec.NONE) -> bytes:
+    return bytes(
+        encode_batch([Record(value, timestamp_ms=1) for value in values], base_offset=base, codec=codec)
+    )
+
+
+def told(partition: int, records: bytes | None, error_code: int = 0) -> PartitionData:
+    return PartitionData(
+        partition_index=partition,
+        error_code=error_code,
+        high_watermark=100,
+        last_stable_offset=90,
+        log_start_offset=0,
+        aborted_transactions=None,
+        records=records,
+    )
+
+
+def response(*partitions: PartitionData, error_code: int = 0) -> FetchResponse:
+    topics = [FetchableTopicResponse(topic_id=ID, partitions=list(partitions))]
+    return FetchResponse(error_code=error_code, responses=topics)
+
+
+def fetcher(**positions: int) -> Fetcher:
+    made = Fetcher()
+    made.assign({TopicPartition("t", int(name[1:])): offset for name, offset in positions.items()})
+    return made
+
+
+def test_a_question_names_positions_epochs_and_limits() -> None:
+    asking = Fetcher(FetchOptions(isolation=Isolation.READ_COMMITTED, partition_bytes_max=11))
+    asking.assign({HERE: 3, THERE: 8})
+    request = asking.question([HERE, THERE], view()).request
+    assert request.isolation_level == 1
+    (topic,) = request.topics
+    assert (topic.topic, topic.topic_id) == ("t", ID)
+    assert [
+        (each.partition, each.fetch_offset, each.current_leader_epoch, each.partition_max_bytes)
+        for each in topic.partitions
+    ] == [(0, 3, 4, 11), (1, 8, 5, 11)]
+
+
+def test_without_a_topic_id_the_last_version_with_names_is_asked_for() -> None:
+    assert fetcher(p0=0).question([HERE], view(ZERO_UUID)).version_max == 12
+    assert fetcher(p0=0).question([HERE], view()).version_max is None
+
+
+def test_an_answer_moves_the_positions_on() -> None:
+    asking = fetcher(p0=0, p1=5)
+    question = asking.question([HERE, THERE], view())
+    fetched, refused = asking.accept(question, response(told(0, batch(0, b"a", b"b")), told(1, None)))
+    assert refused == []
+    assert [(each.partition, [r.value for r in each.records], each.next_offset) for each in fetched] == [
+        (HERE, [b"a", b"b"], 2),
+        (THERE, [], 5),
+    ]
+    assert asking.positions == {HERE: 2, THERE: 5}
+
+
+def test_an_answer_to_where_a_partition_was_before_is_ignored() -> None:
+    asking = fetcher(p0=0, p1=0)
+    question = asking.question([HERE, THERE], view())
+    asking.assign({HERE: 7})
+    asking.drop(THERE)
+    answer = response(told(0, batch(0, b"a")), told(1, batch(0, b"b")))
+    assert asking.accept(question, answer) == ([], [])
+    assert asking.positions == {HERE: 7}
+
+
+def test_partitions_that_nobody_asked_for_are_ignored() -> None:
+    asking = fetcher(p0=0, p1=0)
+    question = asking.question([HERE], view())
+    assert asking.accept(question, response(told(1, batch(0, b"b")), told(9, None))) == ([], [])
+
+
+def test_a_refusal_leaves_the_position() -> None:
+    asking = fetcher(p0=3)
+    fetched, ((partition, error, is_final),) = asking.accept(
+        asking.question([HERE], view()), response(told(0, None, error_code=1))
+    )
+    assert (fetched, partition, is_final, asking.positions) == ([], HERE, False, {HERE: 3})
+    assert isinstance(error, OffsetOutOfRangeError)
+
+
+def test_an_answer_that_is_an_error_refuses_everything() -> None:
+    asking = fetcher(p0=0, p1=0)
+    fetched, refused = asking.accept(asking.question([HERE, THERE], view()), response(error_code=103))
+    assert fetched == []
+    assert [each.partition for each in refused] == [HERE, THERE]
+    assert all(isinstance(each.error, BrokerError) for each in refused)
+
+
+def test_unsound_bytes_of_one_partition_do_not_cost_the_other() -> None:
+    asking = fetcher(p0=0, p1=0)
+    flipped = bytearray(batch(0, b"hurt"))
+    flipped[-1] ^= 1
+    answer = response(told(0, bytes(flipped)), told(1, batch(0, b"whole")))
+    fetched, (refusal,) = asking.accept(asking.question([HERE, THERE], view()), answer)
+    assert [each.partition for each in fetched] == [THERE]
+    assert refusal.is_final
+    assert isinstance(refusal.error, CorruptBatchError)
+    assert asking.positions == {HERE: 0, THERE: 1}
+
+
+def test_what_is_before_an_unsound_batch_is_read() -> None:
+    whole, hurt = batch(0, b"a", b"b"), bytearray(batch(2, b"c"))
+    hurt[-1] ^= 1
+    records, next_offset = records_of(whole + bytes(hurt), 0)
+    assert ([record.value for record in records], next_offset) == ([b"a", b"b"], 2)
+    with pytest.raises(CorruptBatchError):
+        records_of(bytes(hurt), 2)
+
+
+def test_a_first_batch_that_is_cut_off_is_told_as_too_large() -> None:
+    with pytest.raises(RecordTooLargeError, match="did not come whole"):
+        records_of(batch(0, b"x" * 100)[:80], 0)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_batch_that_begins_before_the_position_gives_only_its_rest(codec: Codec) -> None:
+    data = batch(0, *[b"%d" % number * 9 for number in range(10)], codec=codec)
+    records, next_offset = records_of(data, 7)
+    assert [record.offset for record in records] == [7, 8, 9]
+    assert next_offset == 10
+
+
+def test_a_position_goes_to_the_end_of_a_batch_that_compaction_has_emptied() -> None:
+    data = bytes(encode_batch([], base_offset=5, last_offset_delta=9))
+    assert records_of(data, 5) == ([], 15)
+
+
+def test_limits_without_sense_are_refused() -> None:
+    with pytest.raises(ConfigError):
+        FetchOptions(bytes_max=0)
+
+
+@dataclass
+class Story:
+    """A log that transactions were written to, and what a reader of committed records must see of it."""
+
+    data: bytes
+    starts: list[int]
+    """Positions in bytes at which batches begin, and the end."""
+    all_values: list[tuple[int, bytes]]
+    committed: list[tuple[int, bytes]]
+    aborted: list[tuple[AbortedTransaction, int]]
+    """And the offsets of their markers."""
+    end: int
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Story:
+    data, starts, end = b"", [0], 0
+    every: list[tuple[int, bytes]] = []
+    open_transactions: dict[int, tuple[int, list[tuple[int, bytes]]]] = {}
+    committed: list[tuple[int, bytes]] = []
+    aborted: list[tuple[AbortedTransaction, int]] = []
+
+    def put(piece: bytes, count: int) -> None:
+        nonlocal data, end
+        data += piece
+        end += count
+        starts.append(len(data))
+
+    def finish(producer: int, kind: ControlType) -> None:
+        first, values = open_transactions.pop(producer)
+        if kind is ControlType.COMMIT:
+            committed.extend(values)
+        else:
+            aborted.append((AbortedTransaction(producer_id=producer, first_offset=first), end))
+        put(
+            bytes(
+                encode_end_marker_batch(
+                    EndMarker(kind, 0),
+                    producer_id=producer,
+                    producer_epoch=0,
+                    timestamp_ms=1,
+                    base_offset=end,
+                )
+            ),
+            1,
+        )
+
+    for number in range(draw(st.integers(1, 20))):
+        producer = draw(st.integers(0, 3))
+        kind = draw(st.sampled_from(["write", "write", "commit", "abort"]))
+        if kind == "write":
+            values = [(end + each, b"%d.%d" % (number, each)) for each in range(draw(st.integers(1, 3)))]
+            every += values
+            if producer:
+                open_transactions.setdefault(producer, (end, []))[1].extend(values)
+            else:
+                committed += values
+            records = [Record(value, timestamp_ms=1) for _, value in values]
+            put(
+                bytes(
+                    encode_batch(
+                        records,
+                        base_offset=end,
+                        producer_id=producer,
+                        producer_epoch=0,
+                        base_sequence=0,
+                        is_transactional=producer > 0,
+                    )
+                ),
+                len(values),
+            )
+        elif producer in open_transactions:
+            finish(producer, ControlType.COMMIT if kind == "commit" else ControlType.ABORT)
+    for producer in list(open_transactions):
+        finish(producer, ControlType.COMMIT)
+    return Story(data, starts, every, sorted(committed), aborted, end)
+
+
+@settings(max_examples=100, deadline=None)
+@given(stories(), st.data())
+def test_read_in_any_pieces_a_log_gives_every_record_that_counts_once(
+    story: Story, data: st.DataObject
+) -> None:
+    """A broker sends from the batch of the offset on, cut anywhere, and tells what was aborted."""
+    for isolation, expected in ((0, story.all_values), (1, story.committed)):
+        seen: list[tuple[int, bytes]] = []
+        offset = 0
+        while offset < story.end:
+            first = max(at for at in story.starts[:-1] if base_of(story, at) <= offset)
+            whole = story.starts[story.starts.index(first) + 1]
+            window = story.data[first : data.draw(st.integers(whole, len(story.data)))]
+            aborted = [each for each, marker in story.aborted if isolation and marker >= offset]
+            records, following = records_of(window, offset, aborted)
+            assert following > offset
+            seen += [(record.offset, record.value or b"") for record in records]
+            offset = following
+        assert seen == expected
+
+
+def base_of(story: Story, at: int) -> int:
+    return int.from_bytes(story.data[at : at + 8], "big")
