@@ -13,6 +13,7 @@ from distributedlog.model.errors import (
     BatchListTooLargeError,
     CorruptBatchError,
     InvalidRecordError,
+    RejectedRecordsError,
     UnexpectedOffsetError,
 )
 from distributedlog.records.batch import (
@@ -35,6 +36,9 @@ class Origin(Enum):
     REPLICATION = "replication"
     """A leader accepted them before: they are checked for damage, not judged again."""
 
+
+NAMED_RECORDS_MAX = 100
+"""Of those that are wrong in a batch: so many are named."""
 
 _CLIENT = Origin.CLIENT  # looked up once: an enum's members are slow to reach
 
@@ -92,8 +96,12 @@ def place_leader_append(
 
 def _check_keys(data: Buffer, position: int, header: BatchHeader, limits: RecordLimits) -> None:
     body = decompress_records(data, position, header, limits)
-    if any(span.key is None for span in record_spans(body, header)):
-        raise InvalidRecordError("a compacted topic takes no record without a key")
+    keyless = [at for at, span in enumerate(record_spans(body, header)) if span.key is None]
+    if keyless:
+        raise RejectedRecordsError(
+            f"a compacted topic takes no record without a key; {len(keyless)} of the batch have none",
+            tuple((at, "it has no key") for at in keyless[:NAMED_RECORDS_MAX]),
+        )
 
 
 def check_follower_append(data: Buffer, end_offset: int, limits: RecordLimits) -> list[BatchHeader]:

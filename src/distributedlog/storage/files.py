@@ -148,6 +148,9 @@ class FileRegion:
         self.position = position
         self.length = length
 
+    def __len__(self) -> int:
+        return self.length
+
     def read(self) -> bytes:
         managed = self._held()
         try:

@@ -116,7 +116,9 @@ class PartitionLog:
         if headers[0].producer_id >= 0:
             earlier = self._check_producer(data, headers[0], origin)
             if earlier is not None:
-                return AppendResult(earlier.first_offset, earlier.last_offset, -1, is_duplicate=True)
+                _, _, first_offset, last_offset, timestamp = earlier
+                append_time_ms = timestamp if self.config.message_timestamp_type == "LogAppendTime" else -1
+                return AppendResult(first_offset, last_offset, append_time_ms, is_duplicate=True)
         last = headers[-1]
         last_offset = last.base_offset + last.last_offset_delta
         self._write(data, headers, last_offset, now_ms)
@@ -333,7 +335,7 @@ class PartitionLog:
     ) -> ReadResult:
         """Whole batches from the one that holds `offset`, none with records at `up_to` or after.
 
-        At most `max_bytes`, but a first batch that is larger is returned whole if `at_least_one`.
+        At most `max_bytes`; a first batch that is larger is returned whole if `at_least_one`, else nothing.
         """
         self._check_open()
         if not self.start_offset <= offset <= self.end_offset:
@@ -341,7 +343,7 @@ class PartitionLog:
                 f"offset {offset} is not in the log, which holds {self.start_offset} to {self.end_offset - 1}"
             )
         bound = self.end_offset if up_to is None else min(up_to, self.end_offset)
-        if offset >= bound:
+        if offset >= bound or (max_bytes <= 0 and not at_least_one):
             return ReadResult(None, offset)
         for segment in self.segments.from_offset(offset):
             place = segment.locate(offset)
@@ -352,8 +354,8 @@ class PartitionLog:
             if place.base_offset >= bound:
                 break
             end = segment.size if bound >= segment_end else self._end_position(segment, bound)
-            length = min(max(max_bytes, place.size if at_least_one else 0), end - place.position)
-            if length <= 0 or (length < place.size and not at_least_one and max_bytes <= 0):
+            length = min(max(max_bytes, place.size), end - place.position)
+            if length <= 0 or (max_bytes < place.size and not at_least_one):
                 break
             return ReadResult(segment.region(place.position, length), place.base_offset)
         return ReadResult(None, offset)

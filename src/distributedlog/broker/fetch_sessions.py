@@ -1,0 +1,322 @@
+"""Fetch sessions (KIP-227): a client says once which partitions it reads, and then only what changes.
+
+    request (id, epoch)    is                                      answered with
+    (0, -1)                a fetch without a session               all its partitions, id 0
+    (0, 0)                 a full fetch that wants a session       all its partitions, a new id or 0
+    (id, 0) or (id, -1)    as above; the old session ends          as above
+    (id, n)                what has changed in the session         those partitions that have something to say
+
+An incremental fetch must name the epoch that follows the last one; each answer moves it on by one, from 1 to
+the largest int32 and then to 1 again.  So a request that is repeated or lost is noticed, and the client
+starts over: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH.  A session speaks of topics by id or by
+name, and not of both: FETCH_SESSION_TOPIC_ID_ERROR.
+
+A partition has something to say if it has records, an error, or a high watermark or log start other than the
+session last told; or if it must send the reader elsewhere.  One that returned records goes to the end of the
+session's order, so that none starves when the answer is full.
+
+There is a bounded number of sessions.  A new one takes the place of one that was unused for `eviction_ms`;
+else of one that is worth less: a consumer's for a follower, a smaller one that is older than `eviction_ms`.
+
+Pure but for the choice of ids, and soft: sessions are lost with the process, and clients start over.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from distributedlog.model.config import INT32_MAX, MINUTE_MS
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.ids import Uuid
+from distributedlog.ports.randomness import Randomness
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EVICTION_MS: Final = 2 * MINUTE_MS
+SLOTS_MAX: Final = 1_000
+NOT_TOLD: Final = -1
+
+PartitionKey = tuple[str | Uuid, int]
+"""A topic's name or id, as the request has it, and a partition."""
+
+
+class FetchPartition(NamedTuple):
+    """What a client wants of one partition."""
+
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+
+class FetchAnswer(NamedTuple):
+    """What there is to say of one partition, as far as it matters here."""
+
+    records_bytes: int
+    high_watermark: int
+    log_start_offset: int
+    error: ErrorCode = ErrorCode.NONE
+    is_pressing: bool = False
+    """It names a preferred replica or a diverging epoch: told whatever was told before."""
+
+
+class FetchOutcome(NamedTuple):
+    """The head of the answer, and which partitions to put into it, in this order."""
+
+    error: ErrorCode
+    session_id: int
+    keys: list[PartitionKey]
+
+
+def next_epoch(epoch: int) -> int:
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch >= INT32_MAX else epoch + 1
+
+
+class _Cached:
+    """A partition of a session: what is wanted of it, and what was last told."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+
+    def __init__(self, wanted: FetchPartition) -> None:
+        self.wanted = wanted
+        self.high_watermark = NOT_TOLD
+        self.log_start_offset = NOT_TOLD
+
+    def tell(self, answer: FetchAnswer) -> bool:
+        """Whether there is something to say; it counts as told."""
+        must_tell = (
+            answer.records_bytes > 0
+            or answer.high_watermark != self.high_watermark
+            or answer.log_start_offset != self.log_start_offset
+            or answer.is_pressing
+            or answer.error != ErrorCode.NONE
+        )
+        self.log_start_offset = answer.log_start_offset
+        # After an error the partition is told again, also if nothing but the error has gone.
+        self.high_watermark = NOT_TOLD if answer.error != ErrorCode.NONE else answer.high_watermark
+        return must_tell
+
+
+class FetchSession:
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "is_follower",
+        "is_settled",
+        "partitions",
+        "session_id",
+        "used_ms",
+        "uses_topic_ids",
+    )
+
+    def __init__(self, session_id: int, *, is_follower: bool, uses_topic_ids: bool, now_ms: int) -> None:
+        self.session_id = session_id
+        self.is_follower = is_follower
+        self.uses_topic_ids = uses_topic_ids
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.created_ms = now_ms
+        self.used_ms = now_ms
+        self.is_settled = False
+        """It was used when it had been there for a while: a larger one may take its place."""
+        self.partitions: OrderedDict[PartitionKey, _Cached] = OrderedDict()
+
+    def update(
+        self, partitions: Mapping[PartitionKey, FetchPartition], forgotten: Iterable[PartitionKey]
+    ) -> None:
+        for key, wanted in partitions.items():
+            cached = self.partitions.get(key)
+            if cached is None:
+                self.partitions[key] = _Cached(wanted)
+            else:
+                cached.wanted = wanted
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+    def select(self, answers: Iterable[tuple[PartitionKey, FetchAnswer]]) -> list[PartitionKey]:
+        selected: list[PartitionKey] = []
+        for key, answer in answers:
+            cached = self.partitions.get(key)
+            if cached is None or not cached.tell(answer):
+                continue
+            selected.append(key)
+            if answer.records_bytes > 0:
+                self.partitions.move_to_end(key)
+        return selected
+
+    @property
+    def worth(self) -> tuple[bool, int]:
+        return self.is_follower, len(self.partitions)
+
+
+class FetchContext:
+    """One fetch, from request to answer.  Read `partitions`, unless there is an `error`; then `finish`."""
+
+    __slots__ = ("_cache", "_is_full", "_now_ms", "_session", "_traits", "error", "partitions")
+
+    def __init__(
+        self,
+        partitions: Mapping[PartitionKey, FetchPartition],
+        *,
+        error: ErrorCode = ErrorCode.NONE,
+        session: FetchSession | None = None,
+        cache: "FetchSessionCache | None" = None,
+        is_follower: bool = False,
+        uses_topic_ids: bool = False,
+        now_ms: int = 0,
+    ) -> None:
+        self.partitions = partitions
+        """In the order in which they are to be read."""
+        self.error = error
+        self._session = (session, session.epoch) if session is not None else None
+        self._cache = cache
+        self._traits = is_follower, uses_topic_ids
+        self._now_ms = now_ms
+        self._is_full = session is None
+
+    @property
+    def is_incremental(self) -> bool:
+        return not self._is_full
+
+    def finish(self, answers: Iterable[tuple[PartitionKey, FetchAnswer]]) -> FetchOutcome:
+        """What to put into the response, given what was read, in the order of `partitions`."""
+        if self.error != ErrorCode.NONE:
+            return FetchOutcome(self.error, NO_SESSION, [])
+        if self._session is not None:
+            session, epoch = self._session
+            if session.epoch != epoch:  # a later request has overtaken this one
+                return FetchOutcome(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, [])
+            return FetchOutcome(ErrorCode.NONE, session.session_id, session.select(answers))
+        told = list(answers)
+        session_id = NO_SESSION
+        if self._cache is not None:
+            is_follower, uses_topic_ids = self._traits
+            session_id = self._cache.create(
+                self.partitions,
+                told,
+                is_follower=is_follower,
+                uses_topic_ids=uses_topic_ids,
+                now_ms=self._now_ms,
+            )
+        return FetchOutcome(ErrorCode.NONE, session_id, [key for key, _ in told])
+
+
+class FetchSessionCache:
+    def __init__(
+        self, slots_max: int = SLOTS_MAX, *, randomness: Randomness, eviction_ms: int = EVICTION_MS
+    ) -> None:
+        self._slots_max = slots_max
+        self._randomness = randomness
+        self._eviction_ms = eviction_ms
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the least recently used first
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def begin(
+        self,
+        session_id: int,
+        epoch: int,
+        *,
+        partitions: Mapping[PartitionKey, FetchPartition],
+        forgotten: Iterable[PartitionKey] = (),
+        uses_topic_ids: bool,
+        is_follower: bool,
+        now_ms: int,
+    ) -> FetchContext:
+        """The head and the partitions of a request; what it wants read, or the error it is answered with."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            return FetchContext(
+                partitions,
+                cache=self if epoch == INITIAL_EPOCH else None,
+                is_follower=is_follower,
+                uses_topic_ids=uses_topic_ids,
+                now_ms=now_ms,
+            )
+        session = self._sessions.get(session_id)
+        if session is None:
+            return FetchContext({}, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return FetchContext({}, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            return FetchContext({}, error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(partitions, forgotten)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return FetchContext(partitions)
+        self._touch(session, now_ms)
+        session.epoch = next_epoch(session.epoch)
+        wanted = {key: cached.wanted for key, cached in session.partitions.items()}
+        return FetchContext(wanted, session=session)
+
+    def create(
+        self,
+        partitions: Mapping[PartitionKey, FetchPartition],
+        answers: Iterable[tuple[PartitionKey, FetchAnswer]],
+        *,
+        is_follower: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> int:
+        """A session of these partitions, to which these answers are told; 0 if there is no slot for it."""
+        if not self._has_slot(is_follower, len(partitions), now_ms):
+            return NO_SESSION
+        session = FetchSession(
+            self._new_id(), is_follower=is_follower, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+        )
+        session.update(partitions, ())
+        for key, answer in answers:
+            if key in session.partitions:
+                session.partitions[key].tell(answer)
+        self._sessions[session.session_id] = session
+        self._touch(session, now_ms)
+        return session.session_id
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self._randomness.between(1, INT32_MAX)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _touch(self, session: FetchSession, now_ms: int) -> None:
+        session.used_ms = now_ms
+        session.is_settled = now_ms - session.created_ms > self._eviction_ms
+        self._sessions.move_to_end(session.session_id)
+
+    def _has_slot(self, is_follower: bool, size: int, now_ms: int) -> bool:
+        """Whether one more session may be, after another one went for it."""
+        if len(self._sessions) < self._slots_max:
+            return True
+        stalest = next(iter(self._sessions.values()), None)
+        if stalest is None:
+            return False
+        victim: FetchSession | None = stalest
+        if now_ms - stalest.used_ms <= self._eviction_ms:
+            victim = self._least_worthy(is_follower)
+            if victim is None or (is_follower, size) < victim.worth:
+                return False
+        assert victim is not None
+        del self._sessions[victim.session_id]
+        self.evictions += 1
+        return True
+
+    def _least_worthy(self, for_follower: bool) -> FetchSession | None:
+        """Of those that may be evicted for a follower's session, or for a consumer's."""
+        candidates = (
+            session
+            for session in self._sessions.values()
+            if session.is_settled or (for_follower and not session.is_follower)
+        )
+        return min(candidates, key=lambda session: session.worth, default=None)

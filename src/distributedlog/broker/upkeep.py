@@ -1,0 +1,322 @@
+"""What a data directory needs from time to time, done on the data loop without holding it up.
+
+| every                                          | what                                                    |
+|------------------------------------------------|---------------------------------------------------------|
+| second                                         | syncs by `flush.ms` and what a full disk held up        |
+| `replica.high.watermark.checkpoint.interval.ms`| high watermarks                                         |
+| `log.flush.offset.checkpoint.interval.ms`      | recovery points, log starts, how far compaction is      |
+| `log.retention.check.interval.ms`              | retention, and producers that are silent                |
+| ten seconds                                    | files deleted a while ago; compaction, one log at a     |
+|                                                | time, in the child process                              |
+
+Checkpoints are encoded here and written by the executor.  Work that visits every log, and that may rename,
+delete or sync, is done in slices of some milliseconds; between them the loop serves others.
+
+What cannot be done now (no room, a damaged log, a child process that was killed) is logged when it begins
+to fail and when the reason changes, and is tried again.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from distributedlog.broker.raft_driver import Scheduler
+from distributedlog.broker.settings import NodeSettings
+from distributedlog.model.config import SECOND_MS
+from distributedlog.model.errors import DlogError
+from distributedlog.model.ids import TopicPartition
+from distributedlog.ports.clock import Clock
+from distributedlog.ports.disk import Disk
+from distributedlog.ports.executor import Executor, Outcome
+from distributedlog.replication.checkpoints import OffsetCheckpoint, Written
+from distributedlog.storage.checkpoints import (
+    CLEANER_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+)
+from distributedlog.storage.compaction import (
+    CompactionResult,
+    commit_compaction,
+    plan_compaction,
+    run_compaction,
+)
+from distributedlog.storage.log import PartitionLog
+from distributedlog.storage.retention import enforce_retention
+from distributedlog.storage.store import LOG_START_COPY_FILE
+
+if TYPE_CHECKING:
+    from distributedlog.broker.partitions import PartitionSet
+
+TICK_MS: Final = 1 * SECOND_MS
+SLICE_MS: Final = 5
+DOOMED_INTERVAL_MS: Final = 10 * SECOND_MS
+COMPACTION_INTERVAL_MS: Final = 10 * SECOND_MS
+
+_logger = logging.getLogger("distributedlog.broker")
+
+
+class Upkeep:
+    def __init__(
+        self,
+        partitions: "PartitionSet",
+        settings: NodeSettings,
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+        executor: Executor,
+        disk: Disk,
+    ) -> None:
+        self._partitions = partitions
+        self._store = partitions.store
+        self._clock = clock
+        self._scheduler = scheduler
+        self._executor = executor
+        self._disk = disk
+        self._is_running = False
+        self._complaints: dict[str, str] = {}
+        self._compacting: TopicPartition | None = None
+        self._to_compact: list[TopicPartition] = []
+        self._visiting: set[str] = set()
+        self._marks = self._file(HIGH_WATERMARK_FILE)
+        self._recovery_points = self._file(RECOVERY_POINT_FILE)
+        self._starts = self._file(LOG_START_FILE, LOG_START_COPY_FILE)
+        self._cleaned = self._file(CLEANER_FILE)
+        self._checkpoints = (self._marks, self._recovery_points, self._starts, self._cleaned)
+        self._chores: list[tuple[int, Callable[[], None]]] = [
+            (TICK_MS, self._keep_up),
+            (settings.high_watermark_checkpoint_interval_ms, self._checkpoint_marks),
+            (settings.offset_checkpoint_interval_ms, self._checkpoint_offsets),
+            (settings.retention_check_interval_ms, self._apply_retention),
+            (DOOMED_INTERVAL_MS, self._remove_doomed),
+            (COMPACTION_INTERVAL_MS, self._compact_due),
+        ]
+        self._done_ms = [0] * len(self._chores)
+
+    def _file(self, *names: str) -> OffsetCheckpoint:
+        paths = tuple(f"{self._store.directory}/{name}" for name in names)
+        return OffsetCheckpoint(self._store.files, paths, self._executor)
+
+    # --- the rhythm ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._is_running = True
+        self._done_ms = [now_ms] * len(self._chores)
+        self._scheduler.call_at(now_ms + TICK_MS, self._tick)
+
+    def stop(self) -> None:
+        self._is_running = False
+
+    @property
+    def _is_over(self) -> bool:
+        return not self._is_running or self._store.files.failure is not None
+
+    def _tick(self) -> None:
+        if self._is_over:
+            return
+        now_ms = self._clock.monotonic_ms()
+        for at, (interval_ms, chore) in enumerate(self._chores):
+            if now_ms - self._done_ms[at] >= interval_ms:
+                self._done_ms[at] = now_ms
+                self._attempt(chore.__name__.strip("_"), chore)
+        self._scheduler.call_at(now_ms + TICK_MS, self._tick)
+
+    def _attempt(self, name: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except DlogError as error:
+            self._complain(name, error)
+        else:
+            self._complaints.pop(name, None)
+
+    def _complain(self, name: str, error: BaseException) -> None:
+        if self._complaints.get(name) != str(error):
+            self._complaints[name] = str(error)
+            _logger.warning("cannot %s: %s", name.replace("_", " "), error)
+
+    def _in_slices(self, name: str, steps: Iterator[None], done: Callable[[], None]) -> None:
+        """Goes on with `steps` for a slice, then lets others run."""
+        if self._is_over:
+            done()
+            return
+        ends_ms = self._clock.monotonic_ms() + SLICE_MS
+        try:
+            for _ in steps:
+                if self._clock.monotonic_ms() >= ends_ms:
+                    self._scheduler.post(partial(self._in_slices, name, steps, done))
+                    return
+        except DlogError as error:
+            self._complain(name, error)
+        done()
+
+    # --- chores --------------------------------------------------------------------------------
+
+    def _keep_up(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for partition in self._partitions:
+            partition.keep_up(now_ms)
+        self._partitions.retry_postponed()
+
+    def _checkpoint_marks(self) -> None:
+        marks = {key: log.high_watermark for key, log in self._store.logs.items()}
+        self._marks.write(marks, self._written(HIGH_WATERMARK_FILE))
+
+    def _checkpoint_offsets(self) -> None:
+        """The indexes go first: a recovery point means that they are there up to it."""
+        points: dict[TopicPartition, int] = {}
+
+        def steps() -> Iterator[None]:
+            for key, log in list(self._store.logs.items()):
+                if not log.is_closed:
+                    self._attempt(f"write the indexes of {key}", partial(_note, points, key, log))
+                yield
+
+        def done() -> None:
+            if not self._is_over:
+                self._write_offsets(points)
+
+        self._in_slices("write the indexes", steps(), done)
+
+    def _write_offsets(self, points: dict[TopicPartition, int]) -> None:
+        logs = self._store.logs
+        # Meanwhile a log may have been truncated, or deleted and made again.
+        settled = {
+            key: min(point, logs[key].flushed_end_offset) for key, point in points.items() if key in logs
+        }
+        self._recovery_points.write(settled, self._written(RECOVERY_POINT_FILE))
+        self._cleaned.write(self._store.first_dirty_offsets, self._written(CLEANER_FILE))
+        self.checkpoint_starts(self._written(LOG_START_FILE))
+
+    def _written(self, name: str) -> Written:
+        def written(error: BaseException | None) -> None:
+            if error is not None and self._is_running:
+                self._complain(f"write {name}", error)
+
+        return written
+
+    def checkpoint_starts(self, written: Written | None = None) -> None:
+        """After records were deleted: `written` is told when that survives a crash."""
+        self._starts.write(self._moved_starts(), written)
+
+    def _moved_starts(self) -> dict[TopicPartition, int]:
+        """Only those that the first segment's name does not say."""
+        return {
+            key: log.start_offset
+            for key, log in self._store.logs.items()
+            if log.start_offset > log.segments.first.base_offset
+        }
+
+    def checkpoint_before_close(self) -> None:
+        """A write that is still under way must not come after those of the store's own closing."""
+        if self._store.files.failure is None:
+            self._attempt("write the checkpoints", self._checkpoint_now)
+
+    def _checkpoint_now(self) -> None:
+        logs = self._store.logs.items()
+        self._marks.write_now({key: log.high_watermark for key, log in logs})
+        self._recovery_points.write_now({key: log.flushed_end_offset for key, log in logs})
+        self._cleaned.write_now(self._store.first_dirty_offsets)
+        self._starts.write_now(self._moved_starts())
+
+    # --- taking back ---------------------------------------------------------------------------
+
+    def watch_truncations(self, key: TopicPartition, log: PartitionLog) -> None:
+        """The store takes back what it has written; what was written here must be, too."""
+        of_store = log.before_end_moves_back
+
+        def before_end_moves_back(offset: int) -> None:
+            if of_store is not None:
+                of_store(offset)
+            for checkpoint in self._checkpoints:
+                checkpoint.take_back(key, offset)
+                checkpoint.store_took_back(key, offset)
+
+        log.before_end_moves_back = before_end_moves_back
+
+    @contextlib.contextmanager
+    def name_taken(self, key: TopicPartition) -> Iterator[None]:
+        """While the store makes a new log of this name: nothing that was noted of an older one is left."""
+        for checkpoint in self._checkpoints:
+            checkpoint.take_back(key, 0)
+        yield
+        for checkpoint in self._checkpoints:
+            checkpoint.store_took_back(key, 0)
+
+    # --- retention -----------------------------------------------------------------------------
+
+    def _apply_retention(self) -> None:
+        self._visit_logs("apply retention", _apply_retention, self._clock.wall_ms())
+
+    def _remove_doomed(self) -> None:
+        self._visit_logs("remove deleted files", _remove_doomed, self._clock.wall_ms())
+
+    def _visit_logs(self, name: str, visit: Callable[[PartitionLog, int], None], now_ms: int) -> None:
+        """Each log once, in slices; not again before all were visited."""
+        if name in self._visiting:
+            return
+        self._visiting.add(name)
+        self._in_slices(name, self._visits(name, visit, now_ms), lambda: self._visiting.discard(name))
+
+    def _visits(self, name: str, visit: Callable[[PartitionLog, int], None], now_ms: int) -> Iterator[None]:
+        for key, log in list(self._store.logs.items()):
+            if not log.is_closed:
+                self._attempt(f"{name} of {key}", partial(visit, log, now_ms))
+            yield
+
+    # --- compaction ----------------------------------------------------------------------------
+
+    def _compact_due(self) -> None:
+        """Begins a round over the compacted logs, unless one is under way."""
+        if self._compacting is None and not self._to_compact:
+            self._to_compact = [key for key, log in self._store.logs.items() if log.config.compacts]
+            self._compact_next()
+
+    def _compact_next(self) -> None:
+        steps = self._plan_each()
+        self._in_slices("plan compaction", steps, lambda: None)
+
+    def _plan_each(self) -> Iterator[None]:
+        while self._to_compact and self._compacting is None:
+            key = self._to_compact.pop()
+            self._attempt(f"compact {key}", partial(self._compact, key))
+            yield
+
+    def _compact(self, key: TopicPartition) -> None:
+        log = self._store.logs.get(key)
+        if log is None or log.is_closed:
+            return
+        first_dirty = self._store.first_dirty_offsets.get(key, log.start_offset)
+        plan = plan_compaction(log, first_dirty, self._clock.wall_ms())
+        if plan is not None:
+            self._compacting = key
+            self._executor.run_cpu(run_compaction, (plan, self._disk), partial(self._compacted, key, log))
+
+    def _compacted(self, key: TopicPartition, log: PartitionLog, outcome: Outcome[CompactionResult]) -> None:
+        self._compacting = None
+        if self._is_over or self._store.logs.get(key) is not log:
+            return  # what it wrote is removed when the log is opened next, or went with it
+        if outcome.error is not None:
+            self._complain(f"compact {key}", outcome.error)
+        else:
+            self._attempt(f"compact {key}", partial(self._commit, key, log, outcome.value()))
+        self._compact_next()
+
+    def _commit(self, key: TopicPartition, log: PartitionLog, result: CompactionResult) -> None:
+        if commit_compaction(log, result, self._clock.wall_ms()):
+            self._store.first_dirty_offsets[key] = result.first_dirty_offset
+
+
+def _note(points: dict[TopicPartition, int], key: TopicPartition, log: PartitionLog) -> None:
+    points[key] = log.checkpoint()
+
+
+def _apply_retention(log: PartitionLog, now_ms: int) -> None:
+    log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
+    enforce_retention(log, now_ms)
+
+
+def _remove_doomed(log: PartitionLog, now_ms: int) -> None:
+    log.remove_doomed(now_ms)
