@@ -13,6 +13,7 @@ from tests.bench.figures import Figure
 SECTIONS = {
     "log": ("tests.bench.log", "tests.bench.codec", "tests.bench.compaction"),
     "protocol": ("tests.bench.protocol",),
+    "control": ("tests.bench.control",),
 }
 
 

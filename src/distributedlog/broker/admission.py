@@ -1,0 +1,150 @@
+"""How much the server takes on: connections, and bytes of requests that are not answered yet.
+
+Connections are counted in all and per address; one too many is closed as soon as it is accepted.
+
+Bytes are held back by not reading.  The rules are such that the broker's memory is bounded and that nobody
+waits for somebody who waits for him (a parked `acks=all` needs the followers' fetches to come through):
+
+    a request on a connection with none unanswered   is taken, up to SMALL_FRAME_BYTES_MAX
+    the next requests on the same connection         are read only while the broker is below its limit
+    a larger frame that is only partly here          gets memory once all of its size fits below the limit,
+                                                     first come first served; or if nothing else is held
+
+So a frame that got its memory needs nothing more to be completed, and the sum of what is held is at most the
+limit, plus one small frame for each connection, plus one frame.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from distributedlog.broker.settings import NodeSettings
+from distributedlog.model.config import KIB, MIB, MINUTE_MS, SECOND_MS
+
+SMALL_FRAME_BYTES_MAX: Final = 64 * KIB
+NEVER_MS: Final = 2**62
+UNANSWERED_MAX: Final = 1024
+"""Requests of one connection, however small."""
+BYTES_PER_SECOND_MIN: Final = 1 * KIB
+"""Who sends a frame or takes an answer more slowly than this, after a time of grace, is cut off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    frame_bytes_max: int = 100 * MIB
+    connections_max: int = 10_000
+    connections_per_host_max: int = 2_000
+    in_flight_bytes_per_connection_max: int = 64 * MIB
+    in_flight_bytes_max: int = 512 * MIB
+    response_bytes_per_connection_max: int = 64 * MIB
+    """Answers that the client has not taken; beyond them nothing more is read from it."""
+    idle_ms_max: int = 10 * MINUTE_MS
+    setup_ms_max: int = 30 * SECOND_MS
+    """Until the first whole request is here; also the time of grace for a frame that is begun."""
+    stalled_ms_max: int = 30 * SECOND_MS
+    """The time of grace for a client that does not take its answers."""
+    request_ms_max: int = 30 * SECOND_MS
+    tick_ms: int = 500
+    """How exactly times are kept."""
+
+    @classmethod
+    def of(cls, settings: NodeSettings) -> "ServerLimits":
+        return cls(
+            frame_bytes_max=settings.socket_request_bytes_max,
+            connections_max=settings.connections_max,
+            connections_per_host_max=settings.connections_per_ip_max,
+            in_flight_bytes_per_connection_max=settings.queued_bytes_per_connection_max,
+            in_flight_bytes_max=settings.queued_bytes_max,
+            response_bytes_per_connection_max=settings.queued_bytes_per_connection_max,
+            idle_ms_max=settings.connections_idle_ms_max,
+            setup_ms_max=settings.connection_setup_timeout_ms,
+            stalled_ms_max=settings.request_timeout_ms,
+            request_ms_max=settings.request_timeout_ms,
+        )
+
+
+class Waiter(Protocol):
+    def room_made(self, reserved_bytes: int) -> None:
+        """So many bytes, as many as it waited for, are its own now."""
+        ...
+
+
+class Admission:
+    def __init__(self, limits: ServerLimits, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._limits = limits
+        self._call_soon = call_soon
+        self._per_host: dict[str, int] = {}
+        self._waiting: OrderedDict[Waiter, int] = OrderedDict()
+        self._wakes_soon = False
+        self.connections = 0
+        self.in_flight_bytes = 0
+
+    # --- connections ---------------------------------------------------------------------------
+
+    def refusal(self, host: str) -> str | None:
+        """Why one more connection from there cannot be had; None if it can."""
+        if self.connections >= self._limits.connections_max:
+            return f"{self.connections} connections are open (max.connections)"
+        of_host = self._per_host.get(host, 0)
+        if of_host >= self._limits.connections_per_host_max:
+            return f"it has {of_host} connections open (max.connections.per.ip)"
+        return None
+
+    def enter(self, host: str) -> None:
+        self.connections += 1
+        self._per_host[host] = self._per_host.get(host, 0) + 1
+
+    def leave(self, host: str) -> None:
+        self.connections -= 1
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+
+    # --- bytes ---------------------------------------------------------------------------------
+
+    @property
+    def is_full(self) -> bool:
+        return self.in_flight_bytes >= self._limits.in_flight_bytes_max
+
+    def charge(self, count: int) -> None:
+        """Counts what is here already."""
+        self.in_flight_bytes += count
+
+    def release(self, count: int) -> None:
+        self.in_flight_bytes -= count
+        assert self.in_flight_bytes >= 0
+        if self._waiting and not self._wakes_soon:
+            # Not at once: it would handle one connection's requests in the midst of another's.
+            self._wakes_soon = True
+            self._call_soon(self._wake)
+
+    def reserve(self, count: int, waiter: Waiter) -> bool:
+        """Takes room for `count` bytes; or else calls `room_made` once it is taken."""
+        if not self._waiting and self._fits(count):
+            self.in_flight_bytes += count
+            return True
+        self._waiting[waiter] = count
+        return False
+
+    def wait(self, waiter: Waiter) -> None:
+        """Calls `room_made` once the broker is below its limit."""
+        self._waiting[waiter] = 0
+
+    def forget(self, waiter: Waiter) -> None:
+        if self._waiting.pop(waiter, None) is not None and self._waiting and not self._wakes_soon:
+            self._wakes_soon = True
+            self._call_soon(self._wake)
+
+    def _fits(self, count: int) -> bool:
+        return self.in_flight_bytes + count <= self._limits.in_flight_bytes_max or self.in_flight_bytes == 0
+
+    def _wake(self) -> None:
+        self._wakes_soon = False
+        while self._waiting:
+            waiter, count = next(iter(self._waiting.items()))
+            if self.is_full or not self._fits(count):
+                return
+            del self._waiting[waiter]
+            self.in_flight_bytes += count
+            waiter.room_made(count)

@@ -1,0 +1,38 @@
+"""Log lines about what peers do wrong, so written that no peer can fill the disk with them.
+
+A peer address is complained about once in a while for each kind of thing; what comes in between is counted,
+and the next line says how often.  How many are remembered is bounded: the least recently seen is forgotten.
+"""
+
+import logging
+from collections import OrderedDict
+from typing import Final
+
+from distributedlog.ports.clock import Clock
+
+INTERVAL_MS: Final = 60_000
+REMEMBERED_MAX: Final = 1_000
+REASON_LENGTH_MAX: Final = 300
+
+
+class Complaints:
+    def __init__(self, logger: logging.Logger, clock: Clock) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._seen: OrderedDict[tuple[str, str], tuple[int, int]] = OrderedDict()
+        """(host, kind) -> when it may be told again, how often it was not told."""
+
+    def about(self, host: str, kind: str, reason: str) -> bool:
+        """Whether it was told.  `kind` is one of a few fixed words; `reason` says what it was this time."""
+        now_ms = self._clock.monotonic_ms()
+        key = host, kind
+        again_ms, untold = self._seen.pop(key, (now_ms, 0))
+        if now_ms < again_ms:
+            self._seen[key] = again_ms, untold + 1
+            return False
+        self._seen[key] = now_ms + INTERVAL_MS, 0
+        if len(self._seen) > REMEMBERED_MAX:
+            self._seen.popitem(last=False)
+        before = f" ({untold} more of the kind since the last time)" if untold else ""
+        self._logger.warning("%s: %s: %s%s", host, kind, reason[:REASON_LENGTH_MAX], before)
+        return True

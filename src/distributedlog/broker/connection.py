@@ -1,0 +1,400 @@
+"""One client's connection: its socket, when it is read from and written to, and when it ends.
+
+It works on the raw socket, of which the loop only says that it is readable or writable: asyncio's transports
+would copy every payload and know nothing of `sendfile`.
+
+    readable -> Incoming -> frames -> _backlog -> Exchange -> Outgoing -> sendmsg, sendfile
+
+Reading stops, and with it the handling of what is already read (`_backlog`), as long as one of these holds:
+
+    too much is unanswered        bytes or number of requests of this connection
+    too much is not taken         bytes of answers that the client does not read
+    the broker is full            see `admission`
+    the server drains
+
+Meanwhile the end of the stream goes unseen; it is asked for once in a while.
+
+Time is looked after by the server's wheel (`look`).  It ends a connection that
+
+    sent nothing of a request within `setup_ms_max` of its opening
+    sends a frame, or takes its answers, at less than BYTES_PER_SECOND_MIN after a time of grace
+    asked nothing for `idle_ms_max` while nothing was on its way
+
+A connection ends by `close`, once: what is parked is cancelled, regions are closed, room is given back.
+Whatever a client sends, only its own connection ends.
+"""
+
+import asyncio
+import logging
+import select
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from distributedlog.broker.admission import (
+    BYTES_PER_SECOND_MIN,
+    NEVER_MS,
+    SMALL_FRAME_BYTES_MAX,
+    Admission,
+    ServerLimits,
+)
+from distributedlog.broker.complaints import Complaints
+from distributedlog.broker.dispatch import CloseConnectionError
+from distributedlog.broker.exchange import Desk, Exchange
+from distributedlog.broker.incoming import SCRATCH_BYTES, Incoming
+from distributedlog.broker.outgoing import Outgoing, Sent, Warmer
+from distributedlog.broker.server_metrics import ServerMetrics
+from distributedlog.broker.timing_wheel import TimingWheel
+from distributedlog.model.errors import DlogError, MalformedMessageError, UnsupportedVersionError
+from distributedlog.ports.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+RECEIPTS_PER_TURN: Final = 4
+HANG_UP_CHECK_MS: Final = 1000
+"""How often a connection that is not read from is asked whether its client is still there."""
+
+# Why a connection ended: words for metrics and the log.
+GONE: Final = "client gone"
+BAD_REQUEST: Final = "bad request"
+NO_REQUEST: Final = "no request"
+SLOW_REQUEST: Final = "slow request"
+SLOW_READER: Final = "slow reader"
+IDLE: Final = "idle"
+REFUSED: Final = "refused"
+FAILED: Final = "failed"
+DRAINED: Final = "drained"
+_UNREMARKABLE: Final = frozenset({GONE, IDLE, DRAINED})
+
+
+@dataclass(slots=True, kw_only=True)
+class Hub:
+    """What all connections of a server share."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    desk: Desk
+    limits: ServerLimits
+    admission: Admission
+    wheel: "TimingWheel[Connection]"
+    metrics: ServerMetrics
+    complaints: Complaints
+    warmer: Warmer | None
+    on_closed: "Callable[[Connection], None]"
+    scratch: bytearray = field(default_factory=lambda: bytearray(SCRATCH_BYTES))
+    _attended: "list[Connection]" = field(default_factory=list)
+
+    def attend_soon(self, connection: "Connection") -> None:
+        """Once for all that happens to it in this turn of the loop: one write instead of many."""
+        if not self._attended:
+            self.loop.call_soon(self._attend)
+        self._attended.append(connection)
+
+    def _attend(self) -> None:
+        attended, self._attended = self._attended, []
+        for connection in attended:
+            connection.attend()
+
+
+class Connection:
+    __slots__ = (
+        "_attends_soon", "_backlog", "_blocked_since_ms", "_draining", "_exchange", "_frame_since_ms", "_hub",
+        "_incoming", "_is_reading", "_is_writing", "_last_request_ms", "_opened_ms", "_outgoing",
+        "_sent_bytes_then", "_socket", "_stopped_ms", "_waits_for_room", "connection_id", "due_ms",
+        "is_closed", "listener", "peer_host",
+    )  # fmt: skip
+
+    def __init__(
+        self, hub: Hub, accepted: socket.socket, *, peer_host: str, listener: str, connection_id: int
+    ) -> None:
+        self._hub = hub
+        self._socket = accepted
+        self.listener = listener
+        self.peer_host = peer_host
+        self.connection_id = connection_id
+        self.is_closed = False
+        self._incoming = Incoming(hub.scratch, hub.limits.frame_bytes_max)
+        self._backlog: deque[bytearray] = deque()
+        self._outgoing = Outgoing(accepted, hub.warmer, self._attend_soon)
+        self._exchange = Exchange(
+            hub.desk,
+            self._outgoing,
+            self._attend_soon,
+            listener=listener,
+            host=peer_host,
+            connection_id=connection_id,
+        )
+        self._attends_soon = False
+        self._draining = False
+        self._waits_for_room = False
+        self._is_reading = True
+        self._is_writing = False
+        self._opened_ms = hub.clock.monotonic_ms()
+        self._last_request_ms: int | None = None
+        self._frame_since_ms = 0
+        """When the frame under way was begun, leaving out times in which nothing was read."""
+        self._stopped_ms = 0
+        self._blocked_since_ms: int | None = None
+        self._sent_bytes_then = 0
+        self.due_ms = NEVER_MS
+        hub.wheel.add(self, self._opened_ms + min(hub.limits.setup_ms_max, hub.limits.idle_ms_max))
+        hub.loop.add_reader(accepted.fileno(), self._on_readable)
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        now_ms = self._hub.clock.monotonic_ms()
+        for _ in range(RECEIPTS_PER_TURN):
+            if not self._receive(now_ms) or not self._begin_requests(now_ms):
+                return
+            # What may be there already is begun before anything is sent: fewer, larger writes.
+            if not self._incoming.may_receive_more or self._backlog or not self._may_begin():
+                break
+        self._settle(now_ms)
+
+    def _receive(self, now_ms: int) -> bool:
+        """False if the connection has ended."""
+        incoming = self._incoming
+        was_under_way = incoming.is_under_way
+        try:
+            frames = incoming.receive(self._socket)
+        except OSError as error:
+            self.close(GONE, str(error))
+            return False
+        if frames is None:
+            self.close(GONE, "it hung up")
+            return False
+        if incoming.is_under_way and (frames or not was_under_way):
+            self._frame_since_ms = now_ms
+            self._hub.wheel.hurry(self, now_ms + self._hub.limits.setup_ms_max)
+        if frames:
+            self._last_request_ms = now_ms
+            self._backlog.extend(frames)
+        return True
+
+    def _on_writable(self) -> None:
+        self._work(self._hub.clock.monotonic_ms())
+
+    def attend(self) -> None:
+        """Does what has become possible: answers came, room was made, pages are in memory."""
+        self._attends_soon = False
+        if not self.is_closed:
+            self._work(self._hub.clock.monotonic_ms())
+
+    def _attend_soon(self) -> None:
+        if not self._attends_soon and not self.is_closed:
+            self._attends_soon = True
+            self._hub.attend_soon(self)
+
+    def _work(self, now_ms: int) -> None:
+        if self._begin_requests(now_ms):
+            self._settle(now_ms)
+
+    def _begin_requests(self, now_ms: int) -> bool:
+        """Begins what is here and may be begun.  False if the connection has ended."""
+        exchange, backlog = self._exchange, self._backlog
+        try:
+            if exchange:
+                exchange.collect()
+            while backlog and self._may_begin():
+                exchange.handle(backlog.popleft(), now_ms)
+            if self._incoming.failure is not None and not backlog:
+                raise self._incoming.failure
+        except (MalformedMessageError, UnsupportedVersionError) as error:
+            self._end(BAD_REQUEST, str(error), now_ms)
+        except CloseConnectionError as error:
+            self._end(REFUSED, str(error), now_ms)
+        except Exception as error:
+            logger.exception("a connection of %s failed", self.peer_host)
+            self._end(FAILED, repr(error), now_ms)
+        return not self.is_closed
+
+    def _settle(self, now_ms: int) -> None:
+        self._flush(now_ms)
+        if not self.is_closed:
+            self._regulate(now_ms)
+
+    def _end(self, reason: str, text: str, now_ms: int) -> None:
+        """Closes it, after what was answered before."""
+        self._flush(now_ms)
+        self.close(reason, text)
+
+    # --- stopping and going on -----------------------------------------------------------------
+
+    def _may_begin(self) -> bool:
+        """Nothing speaks against one more request."""
+        if (
+            self._waits_for_room
+            or self._draining
+            or self._outgoing.queued_bytes > self._hub.limits.response_bytes_per_connection_max
+        ):
+            return False
+        if self._exchange:
+            if self._exchange.is_full:
+                return False
+            if self._hub.admission.is_full:
+                self._waits_for_room = True
+                self._hub.admission.wait(self)
+                return False
+        return True
+
+    def _regulate(self, now_ms: int) -> None:
+        """Reads if and only if more may be begun and nothing is left to begin."""
+        if self._draining:
+            if not self._exchange and not self._outgoing.queued_bytes:
+                self.close(DRAINED, "")
+                return
+        elif self._exchange.soonest_deadline_ms < self.due_ms:
+            self._hub.wheel.hurry(self, self._exchange.soonest_deadline_ms)
+        should_read = self._may_begin()
+        if should_read and self._backlog:
+            # Sending made room for more.
+            should_read = False
+            self._attend_soon()
+        elif should_read and self._incoming.is_waiting_for_room:
+            should_read = self._ask_for_room()
+        if should_read is not self._is_reading:
+            self._set_reading(should_read, now_ms)
+
+    def _ask_for_room(self) -> bool:
+        """For a large frame, of which only the begin is here.  Its turn comes after all before it are begun:
+        they may themselves hold the room it waits for."""
+        if self._hub.admission.reserve(self._incoming.frame_size, self):
+            self._incoming.make_room()
+            return True
+        self._waits_for_room = True
+        return False
+
+    def room_made(self, reserved_bytes: int) -> None:
+        """Admission has room for the frame that waited for it, or for the next request."""
+        self._waits_for_room = False
+        if reserved_bytes:
+            self._incoming.make_room()
+        self._attend_soon()
+
+    def _set_reading(self, should_read: bool, now_ms: int) -> None:
+        self._is_reading = should_read
+        if should_read:
+            self._frame_since_ms += now_ms - self._stopped_ms
+            self._hub.loop.add_reader(self._socket.fileno(), self._on_readable)
+        else:
+            self._stopped_ms = now_ms
+            self._hub.loop.remove_reader(self._socket.fileno())
+            self._hub.wheel.hurry(self, now_ms + HANG_UP_CHECK_MS)
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def _flush(self, now_ms: int) -> None:
+        outgoing = self._outgoing
+        if not outgoing.queued_bytes:
+            return
+        before = outgoing.sent_bytes
+        try:
+            sent = outgoing.send()
+        except OSError as error:
+            self.close(GONE, str(error))
+            return
+        except DlogError as error:
+            self.close(FAILED, str(error))
+            return
+        self._hub.metrics.bytes_out(outgoing.sent_bytes - before)
+        if sent is not Sent.BLOCKED:
+            self._blocked_since_ms = None
+        elif self._blocked_since_ms is None:
+            self._blocked_since_ms = now_ms
+            self._sent_bytes_then = outgoing.sent_bytes
+            self._hub.wheel.hurry(self, now_ms + self._hub.limits.stalled_ms_max)
+        should_write = sent is Sent.BLOCKED or sent is Sent.TURN_OVER
+        if should_write is not self._is_writing:
+            self._is_writing = should_write
+            if should_write:
+                self._hub.loop.add_writer(self._socket.fileno(), self._on_writable)
+            else:
+                self._hub.loop.remove_writer(self._socket.fileno())
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def look(self, now_ms: int) -> int | None:
+        """Ends what has run out of time; says when to look again."""
+        try:
+            next_ms = self._exchange.expire(now_ms)
+        except CloseConnectionError as error:
+            self._end(REFUSED, str(error), now_ms)
+            return None
+        for deadline_ms, reason, text in self._deadlines():
+            if deadline_ms <= now_ms:
+                self.close(reason, text)
+                return None
+            next_ms = min(next_ms, deadline_ms)
+        if not self._is_reading:
+            if self._has_hung_up():
+                self.close(GONE, "it hung up")
+                return None
+            next_ms = min(next_ms, now_ms + HANG_UP_CHECK_MS)
+        return min(next_ms, now_ms + self._hub.limits.idle_ms_max)
+
+    def _has_hung_up(self) -> bool:
+        """Nothing is read, so nothing tells of the end of the stream; yet room is held for who is gone."""
+        poll = select.poll()
+        poll.register(self._socket.fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
+
+    def _deadlines(self) -> Iterator[tuple[int, str, str]]:
+        """What must have changed by when, else why it ends."""
+        limits, incoming = self._hub.limits, self._incoming
+        if self._blocked_since_ms is not None:
+            taken = self._outgoing.sent_bytes - self._sent_bytes_then
+            yield (
+                self._blocked_since_ms + limits.stalled_ms_max + _allowed_ms(taken),
+                SLOW_READER,
+                f"it does not take its answers: {self._outgoing.queued_bytes} bytes are queued",
+            )
+        if not self._is_reading:
+            return
+        if incoming.is_under_way:
+            yield (
+                self._frame_since_ms + limits.setup_ms_max + _allowed_ms(incoming.filled),
+                SLOW_REQUEST,
+                f"{incoming.filled} bytes of a frame of {incoming.frame_size} came in time",
+            )
+        elif self._last_request_ms is None:
+            yield self._opened_ms + limits.setup_ms_max, NO_REQUEST, "no request came in time"
+        elif not self._exchange and not self._outgoing.queued_bytes:
+            yield self._last_request_ms + limits.idle_ms_max, IDLE, ""
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Begins nothing more, and ends when all that was begun is answered."""
+        self._draining = True
+        self._attend_soon()
+
+    def close(self, reason: str, text: str) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        hub = self._hub
+        if self._is_reading:
+            hub.loop.remove_reader(self._socket.fileno())
+        if self._is_writing:
+            hub.loop.remove_writer(self._socket.fileno())
+        hub.wheel.remove(self)
+        hub.admission.forget(self)
+        self._exchange.close()
+        self._outgoing.close()
+        held = self._incoming.reserved_bytes
+        held += sum(len(frame) for frame in self._backlog if len(frame) > SMALL_FRAME_BYTES_MAX)
+        self._backlog.clear()
+        hub.admission.release(held)
+        self._socket.close()
+        if reason not in _UNREMARKABLE:
+            hub.complaints.about(self.peer_host, reason, text)
+        hub.metrics.connection_closed(self.listener, reason)
+        hub.on_closed(self)
+
+
+def _allowed_ms(count: int) -> int:
+    """How long so many bytes may take."""
+    return count * 1000 // BYTES_PER_SECOND_MIN

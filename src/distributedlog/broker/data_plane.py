@@ -1,0 +1,159 @@
+"""Everything of a broker that runs on the data loop: partitions, what waits on them, and the server.
+
+    made     the logs are recovered; blocks, before anything runs
+    start    clients are served; what they may do is decided by the image
+    follow   from the first image that has caught up with the cluster, partitions are what the image says
+    drain    no more clients; what was begun is answered
+    close    everything synced and marked as a clean stop, or let go as it is
+
+Called on the data loop only, in this order.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from distributedlog.broker.addresses import WILDCARDS
+from distributedlog.broker.addresses import Endpoint as Address
+from distributedlog.broker.bridge import ControllerBridge, MetadataView
+from distributedlog.broker.delayed import Delayed
+from distributedlog.broker.fetch_sessions import FetchSessionCache
+from distributedlog.broker.gateway_bridge import GATEWAY_LISTENER, GatewayBridge
+from distributedlog.broker.gateway_service import BrokerService
+from distributedlog.broker.loops import LoopScheduler
+from distributedlog.broker.metrics import BrokerMetrics
+from distributedlog.broker.partitions import PartitionSet, PostingExecutor
+from distributedlog.broker.producer_ids import ProducerIds
+from distributedlog.broker.server import KafkaServer
+from distributedlog.broker.services import Services
+from distributedlog.broker.settings import NodeSettings
+from distributedlog.controller.image import Endpoint, MetadataImage
+from distributedlog.controller.requests import AllocateProducerIdsRequest, ProducerIdBlock
+from distributedlog.ports.clock import Clock
+from distributedlog.ports.disk import Disk
+from distributedlog.ports.executor import SystemExecutor
+from distributedlog.ports.randomness import Randomness
+
+BLOCKING_THREADS: Final = 4
+
+
+class DataPlane:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        disk: Disk,
+        clock: Clock,
+        randomness: Randomness,
+        metrics: BrokerMetrics,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """`failed` is told on the loop when the data directory is out of use."""
+        self._settings = settings
+        self._loop = loop
+        self._clock = clock
+        self._randomness = randomness
+        self._metrics = metrics
+        self._executor = SystemExecutor(threads=BLOCKING_THREADS)
+        self._scheduler = LoopScheduler(loop, clock)
+        self._follows = False
+        self._server: KafkaServer | None = None
+        self._services: Services | None = None
+        self._producer_ids: ProducerIds | None = None
+        self.partitions = PartitionSet.open(
+            disk,
+            settings,
+            clock=clock,
+            randomness=randomness,
+            scheduler=self._scheduler,
+            executor=PostingExecutor(self._executor, self._scheduler),
+            on_failure=failed,
+        )
+
+    # --- starting ------------------------------------------------------------------------------
+
+    def start(
+        self, view: MetadataView, controller: ControllerBridge, broker_epoch: Callable[[], int]
+    ) -> tuple[Endpoint, ...]:
+        """Serves clients; the addresses under which they will find this broker."""
+        settings = self._settings
+
+        async def fetch_block() -> ProducerIdBlock:
+            request = AllocateProducerIdsRequest(settings.node_id, broker_epoch())
+            block = await controller.ask(request, settings.request_timeout_ms)
+            assert isinstance(block, ProducerIdBlock)
+            return block
+
+        self._producer_ids = ProducerIds(fetch_block)
+        services = self._services = Services(
+            settings=settings,
+            clock=self._clock,
+            metadata=view,
+            controller=controller,
+            partitions=self.partitions,
+            delayed=Delayed(self.partitions.signals, clock=self._clock, scheduler=self._scheduler),
+            fetch_sessions=FetchSessionCache(settings.fetch_session_slots_max, randomness=self._randomness),
+            producer_ids=self._producer_ids,
+            metrics=self._metrics,
+        )
+        self._server = KafkaServer(settings, services, self._loop, metrics=self._metrics)
+        self._server.start()
+        return advertised(settings, self._server.addresses)
+
+    @property
+    def client_address(self) -> str:
+        """Where the first listener is bound."""
+        assert self._server is not None
+        return str(self._server.addresses[self._settings.listeners[0].name])
+
+    def gateway_service(self, why_not_ready: Callable[[], str | None]) -> BrokerService:
+        """What the gateway serves, on the control loop, of what is here.  After `start`."""
+        assert self._services is not None
+        executor = PostingExecutor(self._executor, self._scheduler)
+        bridge = GatewayBridge(self._services, self._loop, executor, self._metrics, why_not_ready)
+        return BrokerService(bridge, first_partition=self._settings.node_id)
+
+    def follow(self, view: MetadataView, done: Callable[[], None]) -> None:
+        """Makes the partitions what the present image says, and then what every later one says."""
+        if self._follows:
+            self.partitions.apply_image(view.image, done)
+            return
+        self._follows = True
+        self.partitions.apply_image(view.image, done)
+        self.partitions.start()
+        view.on_change(self._image_changed)
+
+    def _image_changed(self, _: MetadataImage, image: MetadataImage) -> None:
+        self.partitions.apply_image(image)
+
+    # --- stopping ------------------------------------------------------------------------------
+
+    async def drain(self, timeout_ms: int) -> None:
+        if self._server is not None:
+            await self._server.stop(timeout_ms)
+
+    def close(self, *, broker_epoch: int, cleanly: bool) -> None:
+        """Blocks until the logs are closed."""
+        if self._producer_ids is not None:
+            self._producer_ids.close()
+        if cleanly:
+            self.partitions.close(broker_epoch=broker_epoch)
+        else:
+            self.partitions.store.abandon()
+        self._executor.close()
+
+
+def advertised(settings: NodeSettings, bound: dict[str, Address]) -> tuple[Endpoint, ...]:
+    """What clients are told to connect to.  A port that was chosen free is known only now."""
+    found = []
+    for name, host, port in settings.advertised_listeners:
+        assert host not in WILDCARDS, "the settings refuse these"
+        found.append(Endpoint(name, host, port or bound[name].port))
+    return tuple(found)
+
+
+def advertised_gateway(settings: NodeSettings, bound: Address) -> Endpoint:
+    """Where other brokers tell their callers to find this one's gateway."""
+    host = settings.advertised_listeners[0].host if bound.host in WILDCARDS else bound.host
+    return Endpoint(GATEWAY_LISTENER, host, bound.port)

@@ -1,0 +1,214 @@
+"""Reading the partitions of one fetch, in order, within its limits.
+
+    bytes        of the whole answer and of each partition, as the request and the broker allow.  The first
+                 batch of the first partition that has one is returned whole whatever its size: else a reader
+                 would never get past it
+    regions      REGIONS_MAX of an answer stay in their files until they are sent.  Beyond that small ones are
+                 read at once and large ones left for the next fetch: each region keeps a file open
+
+    who reads                     how far                                  from whom
+    a consumer                    high watermark, or last stable offset    the leader; from version 11 on
+                                                                           any replica
+    a follower (replica id >= 0)  the log's end; it has all before         the leader
+
+A partition that cannot be read has an error and nothing else; the others are read all the same.
+
+Every region belongs to a `Reading` until it goes into an answer.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from distributedlog.broker.delayed import AwaitedData
+from distributedlog.broker.fetch_sessions import FetchAnswer, FetchPartition, PartitionKey
+from distributedlog.broker.outgoing import SENDFILE_MIN
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import DlogError, UnsupportedCompressionError
+from distributedlog.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from distributedlog.replication.contract import PartitionRead
+from distributedlog.replication.partition import Partition
+from distributedlog.storage.files import FileRegion
+
+if TYPE_CHECKING:
+    from distributedlog.broker.services import Services
+
+REGIONS_MAX: Final = 64
+UNKNOWN_OFFSET: Final = -1
+ANY_REPLICA_SINCE: Final = 11
+ZSTD_SINCE: Final = 10
+STORAGE_ERROR_SINCE: Final = 6
+
+
+class Reader:
+    """Who reads, and as what."""
+
+    __slots__ = ("broker_epoch", "broker_id", "isolation", "version")
+
+    def __init__(self, broker_id: int, broker_epoch: int, isolation: int, version: int) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self.isolation = isolation
+        self.version = version
+
+    @property
+    def is_follower(self) -> bool:
+        return self.broker_id >= 0
+
+    def read(
+        self,
+        partition: Partition,
+        wanted: FetchPartition,
+        max_bytes: int,
+        at_least_one: bool,
+        services: "Services",
+    ) -> PartitionRead:
+        offset, _, current_leader_epoch, last_fetched_epoch, _ = wanted
+        if self.broker_id >= 0:
+            return partition.read_as_follower(
+                self.broker_id,
+                offset,
+                max_bytes,
+                services.clock.monotonic_ms(),
+                follower_epoch=self.broker_epoch,
+                current_leader_epoch=current_leader_epoch,
+                last_fetched_epoch=last_fetched_epoch,
+                at_least_one=at_least_one,
+            )
+        if self.version < ZSTD_SINCE and partition.log.config.compression_type == "zstd":
+            raise UnsupportedCompressionError(f"zstd needs Fetch version {ZSTD_SINCE}")
+        return partition.read(
+            offset,
+            max_bytes,
+            isolation=self.isolation,
+            current_leader_epoch=current_leader_epoch,
+            last_fetched_epoch=last_fetched_epoch,
+            at_least_one=at_least_one,
+            from_follower=self.version >= ANY_REPLICA_SINCE,
+        )
+
+
+class Reading:
+    """What was read.  `take` what goes into the answer, then `close`."""
+
+    __slots__ = ("_data", "_regions", "is_pressing", "partitions", "read_bytes")
+
+    def __init__(self) -> None:
+        self._data: dict[PartitionKey, PartitionData] = {}
+        self._regions = 0
+        self.partitions: dict[PartitionKey, Partition] = {}
+        """Those that could be read."""
+        self.read_bytes = 0
+        self.is_pressing = False
+        """Some partition has something to say that does not wait for more bytes: an error, a divergence."""
+
+    def add(self, key: PartitionKey, partition: Partition, read: PartitionRead) -> None:
+        """Takes the region over."""
+        region, high_watermark, last_stable_offset, log_start_offset, aborted, diverging = read
+        data = self._data[key] = PartitionData(
+            partition_index=key[1],
+            high_watermark=high_watermark,
+            last_stable_offset=last_stable_offset,
+            log_start_offset=log_start_offset,
+            aborted_transactions=None,
+            records=b"",
+        )
+        self.partitions[key] = partition
+        if region is not None:
+            self._hold(data, region)
+        if aborted is not None:
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in aborted
+            ]
+        if diverging is not None:
+            self.is_pressing = True
+            data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
+
+    def _hold(self, data: PartitionData, region: FileRegion) -> None:
+        if self._regions < REGIONS_MAX:
+            self._regions += 1
+            data.records = region
+            self.read_bytes += region.length
+            return
+        try:
+            if region.length < SENDFILE_MIN:
+                data.records = region.read()
+                self.read_bytes += region.length
+        finally:
+            region.close()
+
+    def add_error(self, key: PartitionKey, code: ErrorCode) -> None:
+        self.is_pressing = True
+        self._data[key] = PartitionData(
+            partition_index=key[1],
+            error_code=code,
+            high_watermark=UNKNOWN_OFFSET,
+            aborted_transactions=None,
+            records=b"",
+        )
+
+    def awaited(self, reader: Reader) -> list[AwaitedData]:
+        isolation, is_follower = reader.isolation, reader.is_follower
+        return [AwaitedData(each, isolation, is_follower) for each in self.partitions.values()]
+
+    def told(self) -> list[tuple[PartitionKey, FetchAnswer]]:
+        """For the session, in the order of reading."""
+        return [(key, _told(data)) for key, data in self._data.items()]
+
+    def look_at(self, key: PartitionKey) -> PartitionData:
+        return self._data[key]
+
+    def take(self, key: PartitionKey) -> PartitionData:
+        """Its region is the taker's to close."""
+        return self._data.pop(key)
+
+    def close(self) -> None:
+        """Gives back the regions of all that was not taken."""
+        for data in self._data.values():
+            if isinstance(data.records, FileRegion):
+                data.records.close()
+        self._data.clear()
+
+
+def _told(data: PartitionData) -> FetchAnswer:
+    return FetchAnswer(
+        len(data.records) if data.records is not None else 0,
+        data.high_watermark,
+        data.log_start_offset,
+        ErrorCode(data.error_code),
+        data.diverging_epoch is not None,
+    )
+
+
+def read_partitions(
+    services: "Services", reader: Reader, wanted: list[tuple[PartitionKey, FetchPartition]], max_bytes: int
+) -> Reading:
+    reading = Reading()
+    try:
+        for key, each in wanted:
+            left_bytes = max(0, max_bytes - reading.read_bytes)
+            limit_bytes = min(max(0, each.max_bytes), left_bytes)
+            try:
+                partition = _find(services, key)
+                read = reader.read(partition, each, limit_bytes, not reading.read_bytes, services)
+                reading.add(key, partition, read)
+            except DlogError as error:
+                reading.add_error(key, _code_for(error.code, reader.version))
+    except BaseException:
+        reading.close()
+        raise
+    return reading
+
+
+def _find(services: "Services", key: PartitionKey) -> Partition:
+    topic, index = key
+    partitions = services.partitions
+    if isinstance(topic, str):
+        return partitions.get(topic, index) or partitions.require(topic, index)
+    return partitions.get_by_id(topic, index) or partitions.require_by_id(topic, index)
+
+
+def _code_for(code: ErrorCode, version: int) -> ErrorCode:
+    """Clients before version 6 do not know KAFKA_STORAGE_ERROR and would give up; so they look elsewhere."""
+    if code == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code

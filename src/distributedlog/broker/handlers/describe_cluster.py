@@ -1,0 +1,69 @@
+"""DescribeCluster: the cluster's id, controller and brokers.
+
+Brokers know brokers only: whoever asks for controllers (from 1 on) came to the wrong endpoint.  Fenced
+brokers are told of from 2 on, if asked for.
+"""
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from distributedlog.broker.context import RequestContext
+from distributedlog.broker.dispatch import handles
+from distributedlog.broker.handlers._cluster import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED_FOR,
+    controller_for_clients,
+    nodes_on,
+)
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from distributedlog.broker.services import Services
+
+
+class EndpointType(IntEnum):
+    BROKER = 1
+    CONTROLLER = 2
+
+
+def _refuse(
+    request: DescribeClusterRequest, context: RequestContext, code: ErrorCode, text: str
+) -> DescribeClusterResponse:
+    return DescribeClusterResponse(error_code=code, error_message=text, cluster_id="", brokers=[])
+
+
+@handles(DescribeClusterRequest, versions=(0, 2), refuse=_refuse)
+def describe_cluster(
+    services: "Services", request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
+    if request.endpoint_type == EndpointType.CONTROLLER:
+        return _refuse(
+            request, context, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, and no controller"
+        )
+    if request.endpoint_type != EndpointType.BROKER:
+        text = f"there are no endpoints of type {request.endpoint_type}"
+        return _refuse(request, context, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, text)
+    image = services.metadata.image
+    nodes = nodes_on(image, context.listener, with_fenced=request.include_fenced_brokers)
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=controller_for_clients(image, nodes),
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=each.node_id,
+                host=each.host,
+                port=each.port,
+                rack=each.rack,
+                is_fenced=each.is_fenced,
+            )
+            for each in nodes
+        ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+        ),
+    )

@@ -1,0 +1,237 @@
+"""The sending half of a connection: the parts of answers, in order, until the socket has taken them.
+
+    bytes                         gathered with their neighbours into one `sendmsg`
+    a region below SENDFILE_MIN   read, and then as bytes: one gathered write is cheaper than two calls
+    a larger region               `sendfile`: its bytes never come into the process.  Where the region's file
+                                  or the socket cannot do that, read and sent
+
+Small regions are read only when their turn to be sent has come, so that a queue of answers holds few bytes.
+
+The queue owns its regions: each is closed exactly once, when its bytes are sent or when the queue is closed.
+A region whose file was truncated meanwhile raises; part of an answer may be sent by then, so all that is
+left to do is to close the connection.
+
+One call sends at most TURN_BYTES, so that a client that reads as fast as we write holds up nobody.
+
+Pages that are not in memory would make `sendfile` wait for the disk, and the loop with it.  A `Warmer`, if
+there is one, is asked before a large region is begun; it may have its pages read in a thread first.
+"""
+
+import errno
+import itertools
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import Final, Protocol, cast
+
+from distributedlog.model.buffers import Buffer
+from distributedlog.model.config import KIB, MIB
+from distributedlog.model.errors import CorruptLogError
+from distributedlog.protocol.codec import Part
+from distributedlog.protocol.schema import Struct
+from distributedlog.storage.files import FileRegion
+
+SENDFILE_MIN: Final = 64 * KIB
+TURN_BYTES: Final = 1 * MIB
+GATHERED_PARTS_MAX: Final = 256
+_NO_SENDFILE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+
+Queued = Buffer | FileRegion
+
+
+class Warmer(Protocol):
+    def warm(self, region: FileRegion, ready: Callable[[], None]) -> bool:
+        """True if the pages are in memory.  Else they are brought there, and `ready` is called on the loop,
+        exactly once and not from within this call, after which the region is touched no more."""
+        ...
+
+
+class Sent(Enum):
+    ALL = 0
+    BLOCKED = 1
+    """The socket takes no more for now."""
+    TURN_OVER = 2
+    """It would take more, but others are waiting."""
+    WARMING = 3
+    """A region's pages are on their way; `ready` comes."""
+
+
+class Outgoing:
+    __slots__ = (
+        "_closed", "_on_warm", "_parts", "_region_sent", "_socket", "_warm", "_warmer", "_warming",
+        "queued_bytes", "sent_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self, sink: socket.socket, warmer: Warmer | None = None, on_warm: Callable[[], None] | None = None
+    ) -> None:
+        self._socket = sink
+        self._parts: deque[Queued] = deque()
+        self._region_sent = 0
+        """Bytes of the region in front that are sent."""
+        self._closed = False
+        self._warmer = warmer
+        self._on_warm = on_warm
+        self._warming: FileRegion | None = None
+        self._warm: FileRegion | None = None
+        self.queued_bytes = 0
+        self.sent_bytes = 0
+        """In all, ever."""
+
+    def add(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            self._parts.append(cast(Queued, part))
+            self.queued_bytes += len(part)
+
+    def send(self) -> Sent:
+        """Sends what the socket takes.  Raises OSError if it is broken, DlogError if a region is."""
+        turn_end = self.sent_bytes + TURN_BYTES
+        parts = self._parts
+        while parts:
+            if self._warming is not None:
+                return Sent.WARMING
+            if self.sent_bytes >= turn_end:
+                return Sent.TURN_OVER
+            first = parts[0]
+            try:
+                if isinstance(first, FileRegion):
+                    self._send_region(first)
+                elif len(parts) == 1:
+                    self._took(self._socket.send(first))
+                else:
+                    self._send_gathered()
+            except BlockingIOError:
+                return Sent.BLOCKED
+        return Sent.ALL
+
+    def _took(self, count: int) -> None:
+        """The socket took so many bytes of the parts in front, none of which is a region."""
+        self.sent_bytes += count
+        self.queued_bytes -= count
+        parts = self._parts
+        while count:
+            part = cast(Buffer, parts[0])
+            size = len(part)
+            if count < size:
+                parts[0] = memoryview(part)[count:]
+                return
+            parts.popleft()
+            count -= size
+        while parts and not len(parts[0]):
+            # An empty part would never be taken.
+            self._drop_first()
+
+    # --- gathered writes -----------------------------------------------------------------------
+
+    def _send_gathered(self) -> None:
+        gathered: list[Buffer] = []
+        size = 0
+        more = 0
+        for index, part in enumerate(itertools.islice(self._parts, GATHERED_PARTS_MAX)):
+            if isinstance(part, FileRegion):
+                if len(part) >= SENDFILE_MIN:
+                    # The kernel holds the begin of the answer back until the region follows.
+                    more = socket.MSG_MORE
+                    break
+                self._parts[index] = part = self._read(part)
+            gathered.append(part)
+            size += len(part)
+            if size >= TURN_BYTES:
+                break
+        self._took(self._socket.sendmsg(gathered, (), more))
+
+    @staticmethod
+    def _read(region: FileRegion) -> bytes:
+        data = region.read()
+        region.close()
+        return data
+
+    # --- regions -------------------------------------------------------------------------------
+
+    def _send_region(self, region: FileRegion) -> None:
+        size = len(region)
+        if size < SENDFILE_MIN and not self._region_sent:
+            self._parts[0] = self._read(region)
+            if not size:
+                self._drop_first()
+            return
+        if not self._is_warm(region):
+            return
+        count = self._sendfile(region, min(size - self._region_sent, TURN_BYTES))
+        if count is None:
+            self._parts[0] = memoryview(self._read(region))[self._region_sent :]
+            self._region_sent = 0
+            return
+        self._region_sent += count
+        self.sent_bytes += count
+        self.queued_bytes -= count
+        if self._region_sent == size:
+            region.check_unchanged()
+            self._drop_first()
+
+    def _sendfile(self, region: FileRegion, count: int) -> int | None:
+        """How many bytes were taken; None if this region cannot be sent so."""
+        try:
+            source = region.fileno()
+        except OSError:
+            return None
+        try:
+            sent = os.sendfile(self._socket.fileno(), source, region.position + self._region_sent, count)
+        except OSError as error:
+            if error.errno in _NO_SENDFILE:
+                return None
+            raise
+        if not sent:
+            region.check_unchanged()
+            raise CorruptLogError("a log file ends inside what was written to it")
+        return sent
+
+    def _drop_first(self) -> None:
+        part = self._parts.popleft()
+        if isinstance(part, FileRegion):
+            self._region_sent = 0
+            part.close()
+
+    def _is_warm(self, region: FileRegion) -> bool:
+        if self._warmer is None or self._warm is region:
+            return True
+        self._warm = region
+        if self._warmer.warm(region, self._warmed):
+            return True
+        self._warming = region
+        return False
+
+    def _warmed(self) -> None:
+        region, self._warming = self._warming, None
+        if self._closed and region is not None:
+            region.close()
+        elif self._on_warm is not None:
+            self._on_warm()
+
+    def close(self) -> None:
+        self._closed = True
+        self.queued_bytes = 0
+        while self._parts:
+            part = self._parts.popleft()
+            # A thread may be reading the one that is being warmed: it is closed when that has ended.
+            if isinstance(part, FileRegion) and part is not self._warming:
+                part.close()
+
+
+def close_regions(message: Struct) -> None:
+    """Of a response that is not sent after all."""
+    for region in _regions_within(message):
+        region.close()
+
+
+def _regions_within(value: object) -> Iterator[FileRegion]:
+    if isinstance(value, FileRegion):
+        yield value
+    elif isinstance(value, Struct):
+        for each in value.fields:
+            yield from _regions_within(getattr(value, each.name, None))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _regions_within(item)

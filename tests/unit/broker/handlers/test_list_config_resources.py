@@ -1,0 +1,40 @@
+import pytest
+
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from tests.unit.broker.handlers.admin_stage import Broker
+
+TOPIC, BROKER = 2, 4
+
+
+def ask(*types: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:
+    broker = Broker(1, 2)
+    broker.create("b")
+    broker.create("a")
+    request = ListConfigResourcesRequest(resource_types=list(types))
+    response = broker.ask(request, version, ListConfigResourcesResponse)
+    return response.error_code, [
+        (each.resource_type, each.resource_name) for each in response.config_resources
+    ]
+
+
+def test_topics_and_brokers_are_listed() -> None:
+    assert ask(TOPIC) == (0, [(TOPIC, "a"), (TOPIC, "b")])
+    assert ask(BROKER) == (0, [(BROKER, "1"), (BROKER, "2")])
+    assert ask() == (0, [(TOPIC, "a"), (TOPIC, "b"), (BROKER, "1"), (BROKER, "2")])
+
+
+@pytest.mark.parametrize("kind", [8, 16, 32])
+def test_what_has_no_settings_here_is_not_listed(kind: int) -> None:
+    assert ask(kind) == (0, [])
+
+
+def test_version_0_lists_client_metrics_only() -> None:
+    assert ask(version=0) == (0, [])
+
+
+def test_a_type_that_nobody_knows_is_refused() -> None:
+    assert ask(TOPIC, 3) == (ErrorCode.UNSUPPORTED_VERSION, [])

@@ -1,0 +1,92 @@
+"""The registry, what is derived from it, and refusals that every API can be answered with."""
+
+import pkgutil
+from typing import Any
+
+import pytest
+
+from distributedlog.broker import handlers as handlers_package
+from distributedlog.broker.context import RequestContext
+from distributedlog.broker.dispatch import AdvertisedRange, Handlers, load_handlers, plain_refusal
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import UnsupportedVersionError
+from distributedlog.protocol.codec import decode_all, encode_bytes
+from distributedlog.protocol.messages.fetch import FetchRequest
+from distributedlog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from distributedlog.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from distributedlog.protocol.registry import APIS, Api
+from distributedlog.protocol.schema import Message
+
+CONTEXT = RequestContext("User:ANONYMOUS", "PLAINTEXT", None, "127.0.0.1", 1, 5, 0, 0)
+
+
+def unserved(services: Any, request: Any, context: Any) -> None:
+    raise AssertionError("nobody asks")
+
+
+def test_what_is_registered_is_what_is_advertised_in_the_order_of_keys() -> None:
+    handlers = Handlers()
+    handlers.handles(HeartbeatRequest, versions=(0, 4))(unserved)
+    handlers.handles(FetchRequest, versions=(4, 17), advertised_from=2)(unserved)
+    assert list(handlers.advertised()) == [AdvertisedRange(1, 2, 17), AdvertisedRange(12, 0, 4)]
+    assert handlers.by_key[12].name == "Heartbeat"
+    assert handlers.by_key[12].response is HeartbeatResponse
+
+
+@pytest.mark.parametrize("versions", [(0, 5), (-1, 4), (3, 2)])
+def test_versions_that_the_messages_do_not_have_cannot_be_promised(versions: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="HeartbeatRequest has no versions"):
+        Handlers().handles(HeartbeatRequest, versions=versions)
+
+
+def test_an_api_is_handled_once_and_by_its_request() -> None:
+    handlers = Handlers()
+    handlers.handles(HeartbeatRequest, versions=(0, 4))(unserved)
+    with pytest.raises(ValueError, match="twice"):
+        handlers.handles(HeartbeatRequest, versions=(0, 4))
+    with pytest.raises(ValueError, match="HeartbeatResponse"):
+        handlers.handles(HeartbeatResponse, versions=(0, 4))
+    with pytest.raises(UnsupportedVersionError):
+        handlers.handles(Message, versions=(0, 0))
+
+
+def test_every_module_of_the_handlers_serves_the_api_it_is_named_after() -> None:
+    served = {registration.name for registration in load_handlers().by_key.values()}
+    modules = [
+        module.name
+        for module in pkgutil.iter_modules(handlers_package.__path__)
+        if not module.name.startswith("_")
+    ]
+    assert {name.title().replace("_", "") for name in modules} == served
+    assert load_handlers() is load_handlers()
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.key.name)
+def test_a_refusal_can_be_written_in_every_version_that_has_a_code_for_the_whole(api: Api) -> None:
+    low, high = api.response.versions
+    for version in range(low, high + 1):
+        refusal = plain_refusal(api.response, version, ErrorCode.REQUEST_TIMED_OUT)
+        codes = [each for each in api.response.fields if each.name == "error_code" and each.is_in(version)]
+        assert (refusal is not None) == bool(codes)
+        if refusal is not None:
+            back = decode_all(api.response, version, encode_bytes(refusal, version))
+            assert back.error_code == ErrorCode.REQUEST_TIMED_OUT  # type: ignore[attr-defined]
+
+
+def test_an_api_without_a_code_for_the_whole_refuses_in_its_own_words_if_it_has_any() -> None:
+    handlers = Handlers()
+    handlers.handles(
+        ListOffsetsRequest,
+        versions=(1, 5),
+        refuse=lambda request, context, code, text: ListOffsetsResponse(
+            topics=[], throttle_time_ms=int(code)
+        ),
+    )(unserved)
+    registration = handlers.by_key[2]
+    request = ListOffsetsRequest(replica_id=-1, topics=[])
+    refusal = registration.refusal(request, CONTEXT, ErrorCode.NOT_CONTROLLER, "moved")
+    assert refusal == ListOffsetsResponse(topics=[], throttle_time_ms=int(ErrorCode.NOT_CONTROLLER))
+    assert registration.refusal(None, CONTEXT, ErrorCode.NOT_CONTROLLER, "moved") is None
