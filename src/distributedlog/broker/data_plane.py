@@ -10,8 +10,9 @@ Called on the data loop only, in this order.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Final, TypeVar
 
 from distributedlog.broker.addresses import WILDCARDS
 from distributedlog.broker.addresses import Endpoint as Address
@@ -21,20 +22,48 @@ from distributedlog.broker.fetch_sessions import FetchSessionCache
 from distributedlog.broker.gateway_bridge import GATEWAY_LISTENER, GatewayBridge
 from distributedlog.broker.gateway_service import BrokerService
 from distributedlog.broker.loops import LoopScheduler
-from distributedlog.broker.metrics import BrokerMetrics
+from distributedlog.broker.metrics import OTHER, TOPICS_MAX, BrokerMetrics, Family, FamilyKind, Sample, one
 from distributedlog.broker.partitions import PartitionSet, PostingExecutor
 from distributedlog.broker.producer_ids import ProducerIds
 from distributedlog.broker.server import KafkaServer
 from distributedlog.broker.services import Services
 from distributedlog.broker.settings import NodeSettings
 from distributedlog.controller.image import Endpoint, MetadataImage
+from distributedlog.controller.persistent_map import changes
 from distributedlog.controller.requests import AllocateProducerIdsRequest, ProducerIdBlock
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.disk import Disk
-from distributedlog.ports.executor import SystemExecutor
+from distributedlog.ports.executor import Done, Executor, Outcome, SystemExecutor
 from distributedlog.ports.randomness import Randomness
 
+T = TypeVar("T")
+
 BLOCKING_THREADS: Final = 4
+
+
+class TimedExecutor(PostingExecutor):
+    """Tells how long each piece of blocking work took: on this loop all of it is there to sync something."""
+
+    def __init__(self, executor: Executor, scheduler: LoopScheduler, tell: Callable[[float], None]) -> None:
+        super().__init__(executor, scheduler)
+        self._tell = tell
+
+    def run_blocking(self, work: Callable[[], T], done: Done[T]) -> None:
+        seconds = 0.0
+
+        def timed() -> T:
+            nonlocal seconds
+            started = perf_counter()
+            try:
+                return work()
+            finally:
+                seconds = perf_counter() - started
+
+        def told(outcome: Outcome[T]) -> None:
+            self._tell(seconds)
+            done(outcome)
+
+        super().run_blocking(timed, told)
 
 
 class DataPlane:
@@ -67,9 +96,10 @@ class DataPlane:
             clock=clock,
             randomness=randomness,
             scheduler=self._scheduler,
-            executor=PostingExecutor(self._executor, self._scheduler),
+            executor=TimedExecutor(self._executor, self._scheduler, metrics.synced),
             on_failure=failed,
         )
+        metrics.add_source(self._families)
 
     # --- starting ------------------------------------------------------------------------------
 
@@ -124,8 +154,28 @@ class DataPlane:
         self.partitions.start()
         view.on_change(self._image_changed)
 
-    def _image_changed(self, _: MetadataImage, image: MetadataImage) -> None:
+    def _image_changed(self, old: MetadataImage, image: MetadataImage) -> None:
         self.partitions.apply_image(image)
+        if old.topic_ids is not image.topic_ids:
+            for change in changes(old.topic_ids, image.topic_ids):
+                if change.new is None:
+                    self._metrics.forget_topic(change.key)
+
+    def _families(self) -> Iterator[Family]:
+        """What a scrape shows of the partitions."""
+        sizes: dict[str, int] = {}
+        leading = 0
+        for partition in self.partitions:
+            leading += partition.is_leader
+            topic = partition.topic if partition.topic in sizes or len(sizes) < TOPICS_MAX else OTHER
+            sizes[topic] = sizes.get(topic, 0) + partition.log.size_bytes
+        gauge = FamilyKind.GAUGE
+        yield one(gauge, "dlog_partitions", "Replicas on this broker.", len(self.partitions))
+        yield one(gauge, "dlog_partitions_leading", "Partitions that this broker leads.", leading)
+        unavailable = len(self.partitions.unavailable)
+        yield one(gauge, "dlog_partitions_unavailable", "Replicas whose log cannot be opened.", unavailable)
+        samples = [Sample({"topic": topic}, size) for topic, size in sizes.items()]
+        yield Family(gauge, "dlog_log_size_bytes", "Bytes of a topic's logs on this broker.", samples)
 
     # --- stopping ------------------------------------------------------------------------------
 

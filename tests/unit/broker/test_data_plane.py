@@ -1,0 +1,83 @@
+"""The data plane's own small parts: what clients are told to connect to, how syncs are timed, what a scrape
+shows.  That it serves is shown by real processes in tests/system."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from distributedlog.broker.addresses import Endpoint
+from distributedlog.broker.data_plane import DataPlane, TimedExecutor, advertised
+from distributedlog.broker.loops import LoopScheduler
+from distributedlog.broker.metrics import BrokerMetrics
+from distributedlog.broker.settings import load_settings
+from distributedlog.ports.clock import SystemClock
+from distributedlog.ports.disk import SystemDisk
+from distributedlog.ports.executor import InlineExecutor, Outcome
+from distributedlog.ports.randomness import SeededRandomness
+
+
+def test_a_port_that_was_chosen_free_is_advertised_as_what_it_became() -> None:
+    given = {"listeners": "IN://127.0.0.1:0,OUT://127.0.0.1:19092", "advertised.listeners": "IN://localhost:0,OUT://kafka.example:443"}  # fmt: skip  # noqa: E501
+    bound = {"IN": Endpoint("127.0.0.1", 4711), "OUT": Endpoint("127.0.0.1", 19092)}
+    told = advertised(load_settings(None, given, {}), bound)
+    assert [(each.name, each.host, each.port) for each in told] == [
+        ("IN", "localhost", 4711),
+        ("OUT", "kafka.example", 443),
+    ]
+
+
+def test_blocking_work_is_timed_whether_it_succeeds_or_fails() -> None:
+    async def story() -> tuple[list[float], list[BaseException | None]]:
+        scheduler = LoopScheduler(asyncio.get_running_loop(), SystemClock())
+        told: list[float] = []
+        errors: list[BaseException | None] = []
+        executor = TimedExecutor(InlineExecutor(), scheduler, told.append)
+        done = asyncio.Event()
+
+        def fail() -> None:
+            raise OSError("no")
+
+        def ended(outcome: Outcome[None]) -> None:
+            errors.append(outcome.error)
+            if len(errors) == 2:
+                done.set()
+
+        executor.run_blocking(lambda: None, ended)
+        executor.run_blocking(fail, ended)
+        await asyncio.wait_for(done.wait(), 10)
+        return told, errors
+
+    told, errors = asyncio.run(story())
+    assert len(told) == 2
+    assert all(seconds >= 0 for seconds in told)
+    assert errors[0] is None
+    assert isinstance(errors[1], OSError)
+
+
+def test_a_scrape_shows_the_partitions(tmp_path: Path) -> None:
+    async def story() -> dict[str, float]:
+        metrics = BrokerMetrics()
+        plane = DataPlane(
+            load_settings(None, {"log.dirs": str(tmp_path / "data")}, {}),
+            asyncio.get_running_loop(),
+            disk=SystemDisk(),
+            clock=SystemClock(),
+            randomness=SeededRandomness(1),
+            metrics=metrics,
+            failed=lambda error: pytest.fail(str(error)),
+        )
+        values = {
+            family.name: sample.value
+            for family in metrics.families()
+            for sample in family.samples
+            if family.name.startswith("dlog_partitions") and isinstance(sample.value, (int, float))
+        }
+        plane.close(broker_epoch=-1, cleanly=True)
+        return values
+
+    assert asyncio.run(story()) == {
+        "dlog_partitions": 0,
+        "dlog_partitions_leading": 0,
+        "dlog_partitions_unavailable": 0,
+    }
