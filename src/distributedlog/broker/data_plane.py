@@ -28,6 +28,7 @@ from distributedlog.broker.producer_ids import ProducerIds
 from distributedlog.broker.server import KafkaServer
 from distributedlog.broker.services import Services
 from distributedlog.broker.settings import NodeSettings
+from distributedlog.broker.warming import PageWarmer
 from distributedlog.controller.image import Endpoint, MetadataImage
 from distributedlog.controller.persistent_map import changes
 from distributedlog.controller.requests import AllocateProducerIdsRequest, ProducerIdBlock
@@ -127,7 +128,8 @@ class DataPlane:
             producer_ids=self._producer_ids,
             metrics=self._metrics,
         )
-        self._server = KafkaServer(settings, services, self._loop, metrics=self._metrics)
+        warmer = PageWarmer(PostingExecutor(self._executor, self._scheduler))
+        self._server = KafkaServer(settings, services, self._loop, metrics=self._metrics, warmer=warmer)
         self._server.start()
         return advertised(settings, self._server.addresses)
 
