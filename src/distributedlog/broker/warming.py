@@ -1,9 +1,9 @@
 """Cold pages: looked for before a large region is sent, and read in a thread where they are missing.
 
-`sendfile` waits for the disk when a page is not in memory, and the loop with it.  So the file is asked, at
-one place in every STEP_BYTES, for a byte without waiting (RWF_NOWAIT); if one is not there, a thread reads the
-region into the page cache, a piece at a time.  A page may be evicted again before it is sent: then the loop
-waits once, as it would have without this.  Where the system cannot be asked, everything counts as warm.
+`sendfile` waits for the disk when a page is not in memory, and the loop with it. So the file is asked, at
+one place in every STEP_BYTES, for a byte without waiting (RWF_NOWAIT); if one is not there, a thread reads
+the region into the page cache, a piece at a time. A page may be evicted again before it is sent: then the
+loop waits once, as it would have without this. Where the system cannot be asked, everything counts as warm.
 """
 
 import errno
