@@ -9,7 +9,7 @@ KERNEL_SOURCE := $(wildcard src/distributedlog/records/_kernel*.py)
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-interpreted demo bench simulate compat soak lock proto clean
+.PHONY: help setup check format test test-interpreted demo bench simulate compat soak lock proto clients clean
 
 help:            ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,14 +35,17 @@ format: $(READY) ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: $(READY)   ## everything a change must pass, on both forms of the kernel
+clients: $(READY) ## bring the clients that are no Python packages: KafkaJS, kcat
+	$(BIN)/python -m tests.compat.broker.install
+
+test: $(READY) clients   ## everything a change must pass, on both forms of the kernel
 	$(PYTEST) tests/unit tests/simulation tests/compat tests/system tests/mutants
 	DLOG_KERNEL=interpreted $(PYTEST) tests/unit tests/simulation tests/compat tests/system
 
 simulate: $(READY) ## seeded simulations; SEED= RUNS= SECONDS=
 	$(BIN)/python -m tests.simulation --seed $(or $(SEED),1) --runs $(or $(RUNS),20) --seconds $(or $(SECONDS),30)
 
-compat: $(READY) ## unmodified clients against our bytes
+compat: $(READY) clients ## unmodified clients against our broker and our bytes: the matrix
 	$(PYTEST) tests/compat
 
 soak: $(READY)   ## the long forms of the same tests
@@ -66,4 +69,4 @@ clean:           ## remove everything that was made
 	rm -rf $(VENV) build dist .bench .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.so' -delete
-	rm -rf src/*.egg-info
+	rm -rf src/*.egg-info tests/compat/broker/kafkajs/node_modules

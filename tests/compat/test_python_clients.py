@@ -18,8 +18,8 @@ with warnings.catch_warnings():  # kafka-python reads its schemas in a way that 
     from kafka.record import default_records as kafka_python_records
 
 AIOKAFKA = [(aiokafka_records, codec) for codec in Codec]
-# kafka-python has snappy and zstd only beside libraries that are not among our dependencies.
-KAFKA_PYTHON = [(kafka_python_records, codec) for codec in (Codec.NONE, Codec.GZIP, Codec.LZ4)]
+# kafka-python takes snappy and zstd from libraries that are among the development dependencies.
+KAFKA_PYTHON = [(kafka_python_records, codec) for codec in Codec]
 CLIENTS = pytest.mark.parametrize(
     ("client", "codec"),
     AIOKAFKA + KAFKA_PYTHON,

@@ -159,8 +159,8 @@ class ControlPlane:
         return str(settings.control_listener._replace(port=port))
 
     async def start_gateway(self, service: "BrokerService | None") -> Address | None:
-        """Listens for programs that speak gRPC; where, or None if that is turned off.  A node that is no broker
-        has no service for them but its health."""
+        """Listens for programs that speak gRPC; where, or None if that is turned off.  A node that is no
+        broker serves them nothing but its health."""
         endpoint = self.settings.gateway_listener
         if endpoint is None:
             return None

@@ -212,6 +212,8 @@ class Delayed:
         for each in awaited:
             self._fetches.setdefault(each.partition, {})[parked.number] = parked
         self._park(parked, max_wait_ms)
+        for each in awaited:
+            each.partition.hurry()
         return parked
 
     def cancel(self, parked: Parked) -> None:
@@ -251,6 +253,7 @@ class Delayed:
         if waiting:
             followers = [each for each in waiting.values() if each.awaited[partition].is_follower]
             self._release_fetches(followers, partition)
+            partition.hurry()
 
     def _commit_advanced(self, partition: Partition) -> None:
         produces = self._produces.get(partition)

@@ -15,8 +15,10 @@ A partition has something to say if it has records, an error, or a high watermar
 session last told; or if it must send the reader elsewhere.  One that returned records goes to the end of the
 session's order, so that none starves when the answer is full.
 
-There is a bounded number of sessions.  A new one takes the place of one that was unused for `eviction_ms`;
-else of one that is worth less: a consumer's for a follower, a smaller one that is older than `eviction_ms`.
+There is a bounded number of sessions, and of partitions in all of them together: beyond that a client gets
+no session, or loses the one that grew, and names all its partitions each time.  A new session takes the place
+of one that was unused for `eviction_ms`; else of one that is worth less: a consumer's for a follower, a
+smaller one that is older than `eviction_ms`.
 
 Pure but for the choice of ids, and soft: sessions are lost with the process, and clients start over.
 """
@@ -35,6 +37,7 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EVICTION_MS: Final = 2 * MINUTE_MS
 SLOTS_MAX: Final = 1_000
+PARTITIONS_MAX: Final = 500_000
 NOT_TOLD: Final = -1
 
 PartitionKey = tuple[str | Uuid, int]
@@ -206,9 +209,15 @@ class FetchContext:
 
 class FetchSessionCache:
     def __init__(
-        self, slots_max: int = SLOTS_MAX, *, randomness: Randomness, eviction_ms: int = EVICTION_MS
+        self,
+        slots_max: int = SLOTS_MAX,
+        *,
+        randomness: Randomness,
+        eviction_ms: int = EVICTION_MS,
+        partitions_max: int = PARTITIONS_MAX,
     ) -> None:
         self._slots_max = slots_max
+        self._partitions_max = partitions_max
         self._randomness = randomness
         self._eviction_ms = eviction_ms
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the least recently used first
@@ -252,7 +261,11 @@ class FetchSessionCache:
             return FetchContext({}, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             return FetchContext({}, error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        size_before = len(session.partitions)
         session.update(partitions, forgotten)
+        if len(session.partitions) > size_before and self.partition_count > self._partitions_max:
+            del self._sessions[session_id]
+            return FetchContext({}, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             del self._sessions[session_id]
             return FetchContext(partitions)
@@ -271,6 +284,8 @@ class FetchSessionCache:
         now_ms: int,
     ) -> int:
         """A session of these partitions, to which these answers are told; 0 if there is no slot for it."""
+        if self.partition_count + len(partitions) > self._partitions_max:
+            return NO_SESSION
         if not self._has_slot(is_follower, len(partitions), now_ms):
             return NO_SESSION
         session = FetchSession(

@@ -153,8 +153,17 @@ class BrokerLife:
         self._register()
 
     def leave(self, left: Callable[[], None]) -> None:
-        """Hands leaderships over; `left` is called when others have them, or nobody answers."""
+        """Hands leaderships over; `left` is called when others have them, or nobody answers.
+
+        Who asks again takes the place of who asked before.
+        """
+        before = self.state
+        if before is LifeState.LEFT:
+            left()
+            return
         self._left = left
+        if before is LifeState.LEAVING:
+            return
         self._move(LifeEvent.ASKED_TO_LEAVE)
         if self.state is LifeState.LEAVING:
             self._heard_ms = self._clock.monotonic_ms()
@@ -221,14 +230,19 @@ class BrokerLife:
             want_shutdown=self.state is LifeState.LEAVING,
             data_loop_lag_ms=self._lag_ms(),
         )
-        timeout_ms = self._times.session_timeout_ms // 2
         self.heartbeats += 1
 
         def answered(outcome: Outcome[Response]) -> None:
             if not self._stopped and number == self._sequence:
                 self._heard(outcome)
 
-        self._forwarder.ask(request, timeout_ms, answered, until_visible=False)
+        self._forwarder.ask(request, self._patience_ms(), answered, until_visible=False)
+
+    def _patience_ms(self) -> int:
+        """How long a heartbeat may take.  Not beyond the session: its end is when we must know."""
+        session_ms = self._times.session_timeout_ms
+        left_ms = self._heard_ms + session_ms - self._clock.monotonic_ms()
+        return min(session_ms // 2, left_ms) if left_ms > 0 else session_ms // 2
 
     def _heard(self, outcome: Outcome[Response]) -> None:
         if self.state in (LifeState.OUTSIDE, LifeState.LEFT):

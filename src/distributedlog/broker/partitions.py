@@ -65,6 +65,8 @@ T = TypeVar("T")
 
 SLICE_MS: Final = 5
 MAKE_ROOM_INTERVAL_MS: Final = 1_000
+SYNC_REST_MS: Final = 5
+"""Between two syncs of a log that is written to all the time and that nobody waits for."""
 
 _logger = logging.getLogger("distributedlog.broker")
 
@@ -403,6 +405,7 @@ class PartitionSet:
             signals=self.signals,
             min_insync_replicas=self._configs.min_insync_replicas(self.image, key.topic),
             make_room=self._make_room,
+            rest=self._rest,
         )
         self.upkeep.watch_truncations(key, log)
         self._by_id[topic_id, key.partition] = partition
@@ -459,7 +462,10 @@ class PartitionSet:
             _logger.warning("the log of %s (%s) is no longer wanted here: it is deleted", key, topic_id)
             self._work.append(partial(self._delete_log, key, topic_id))
 
-    # --- room ----------------------------------------------------------------------------------
+    # --- rests and room ------------------------------------------------------------------------
+
+    def _rest(self, callback: Callable[[], None]) -> None:
+        self._scheduler.call_at(self._clock.monotonic_ms() + SYNC_REST_MS, callback)
 
     def _make_room(self) -> bool:
         """For an append that found none.  Not for each: it goes through all logs."""

@@ -38,7 +38,9 @@ _REQUEST = Layout(">hhih")
 _SIZED_REQUEST = Layout(">ihhih")
 _RESPONSE = Layout(">i")
 _SIZED_RESPONSE = Layout(">ii")
+_SIZED_TAGGED_RESPONSE = Layout(">iix")
 _NO_TAGS = b"\x00"
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
 
 
 # --- headers -----------------------------------------------------------------------------------
@@ -56,7 +58,7 @@ def request_header_version(api_key: int, api_version: int) -> int:
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    if api_key == ApiKey.API_VERSIONS:
+    if api_key == _API_VERSIONS:
         return 0
     return 1 if api_version >= api_of(api_key).flexible_since else 0
 
@@ -156,9 +158,14 @@ def encode_request(
 def encode_response(response: Message, api_version: int, correlation_id: int) -> list[Part]:
     """The frame in parts, its size in front."""
     parts = encode(response, api_version)
-    tail = _NO_TAGS if response_header_version(response.api_key, api_version) == 1 else b""
-    size = _RESPONSE.size + len(tail) + sum(map(len, parts))
-    return _with_head(_SIZED_RESPONSE.pack(size, correlation_id) + tail, parts)
+    # A response is flexible in the versions in which its request is.
+    has_tags = api_version >= response.flexible_since and response.api_key != _API_VERSIONS
+    layout = _SIZED_TAGGED_RESPONSE if has_tags else _SIZED_RESPONSE
+    if len(parts) == 1 and len(parts[0]) <= FIRST_PART_BYTES_MAX:  # as nearly all are
+        body = cast(bytes, parts[0])
+        return [layout.pack(layout.size - _SIZE.size + len(body), correlation_id) + body]
+    size = layout.size - _SIZE.size + sum(map(len, parts))
+    return _with_head(layout.pack(size, correlation_id), parts)
 
 
 # --- the stream --------------------------------------------------------------------------------

@@ -9,8 +9,9 @@
 An append checks leadership and, for acks=all, that enough replicas are in sync; then the log checks the
 batches and writes them.  With `flush.on.commit` (the default) the replica's *position* is its flushed end:
 each append asks for a sync, which all appends before it share, and the high watermark (`isr`) follows when
-the sync is done.  Without, the position is the log's end, and `flush.messages` and `flush.ms` decide about
-syncs.  Consumers read up to the high watermark, or the last stable offset; followers to the log's end.
+the sync is done; syncs that nobody waits for rest a few milliseconds in between.  Without, the position is
+the log's end, and `flush.messages` and `flush.ms` decide about syncs.  Consumers read up to the high
+watermark, or the last stable offset; followers to the log's end.
 
 Whoever waits for something subscribes to `PartitionSignals`, which all partitions of a broker share: parked
 requests are released by them, and nobody polls.  Signals are sent last in a call, when all is settled, and
@@ -60,7 +61,7 @@ from distributedlog.storage.append import AppendResult, Origin
 from distributedlog.storage.epochs import NO_EPOCH, UNKNOWN_END, EpochEnd
 from distributedlog.storage.files import FileRegion
 from distributedlog.storage.log import PartitionLog
-from distributedlog.storage.sync import GroupSync
+from distributedlog.storage.sync import GroupSync, Rest
 from distributedlog.storage.txn_index import AbortedTransaction
 
 
@@ -106,6 +107,7 @@ class Partition:
         signals: PartitionSignals,
         min_insync_replicas: int = 1,
         make_room: Callable[[], bool] = no_room,
+        rest: Rest | None = None,
     ) -> None:
         """`executor` calls back on the data loop.  `make_room` is asked when the disk is full."""
         self.topic = topic
@@ -127,7 +129,7 @@ class Partition:
         self._make_room = make_room
         self._min_insync_replicas = min_insync_replicas
         self._view: LeaderView | None = None
-        self._sync = GroupSync(log, executor)
+        self._sync = GroupSync(log, executor, rest)
         self._sync_armed = False
         self._uncommitted: deque[tuple[int, int]] = deque()
 
@@ -190,9 +192,8 @@ class Partition:
             return
         log, view = self.log, self._view
         if view is None or leader_epoch != self.leader_epoch:
-            if (
-                leader_epoch > log.epochs.latest_epoch
-            ):  # written with the next sync; without records it may go
+            if leader_epoch > log.epochs.latest_epoch:
+                # Written with the next sync; without records it may go.
                 log.epochs.assign(leader_epoch, log.end_offset)
             self._view = LeaderView(
                 self.broker_id,
@@ -334,7 +335,7 @@ class Partition:
             result = self._append_again(data, now_ms, origin, error)
         if result.is_duplicate:
             return result
-        self._appended(len(data), now_ms)
+        self._appended(len(data), now_ms, required_acks == ACKS_ALL)
         return result
 
     def _append_again(
@@ -347,15 +348,12 @@ class Partition:
             raise error
         return self.log.append_as_leader(data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
 
-    def _appended(self, length: int, now_ms: int) -> None:
+    def _appended(self, length: int, now_ms: int, is_awaited: bool) -> None:
         log, config = self.log, self.log.config
         total_bytes = self.appended_bytes = self.appended_bytes + length
         self._uncommitted.append((log.end_offset, total_bytes))
         if config.flush_on_commit:
-            if self._sync_armed:
-                self._sync.request()
-            else:
-                self._want_sync()
+            self._want_sync(urgent=is_awaited)
         else:
             if log.is_sync_due(now_ms):
                 self._want_sync()
@@ -374,13 +372,18 @@ class Partition:
 
     # --- syncing -------------------------------------------------------------------------------
 
-    def _want_sync(self) -> None:
+    def _want_sync(self, *, urgent: bool = True) -> None:
         """One waiter stands for all: it is told at the end of each sync, and asks for the next."""
         if self._sync_armed:
-            self._sync.request()
+            self._sync.request(urgent=urgent)
         else:
             self._sync_armed = True
-            self._sync.wait_for(self.log.end_offset, self._synced)
+            self._sync.wait_for(self.log.end_offset, self._synced, urgent=urgent)
+
+    def hurry(self) -> None:
+        """Someone waits for what was appended to be committed: its sync must not rest."""
+        if self.position < self.log.end_offset and self._is_usable:
+            self._want_sync()
 
     def _synced(self, error: BaseException | None) -> None:
         self._sync_armed = False
@@ -392,7 +395,7 @@ class Partition:
         self._advance()
         # Without room nothing was done, and `keep_up` asks again: at once would be for ever.
         if error is None and self.position < self.log.end_offset:
-            self._want_sync()
+            self._want_sync(urgent=False)
 
     def keep_up(self, now_ms: int) -> None:
         """From time to time: syncs that are due by `flush.ms`, or that a full disk held up."""
@@ -562,7 +565,7 @@ class Partition:
             except LogDirectoryFailedError as error:
                 self.fail(error)
                 raise
-            self._appended(len(data), now_ms)
+            self._appended(len(data), now_ms, is_awaited=True)
         self.follow_high_watermark(leader_high_watermark)
         return result
 

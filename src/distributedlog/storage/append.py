@@ -52,46 +52,65 @@ class AppendResult(NamedTuple):
     """The batch stood in the log already; the offsets are those of its first writing."""
 
 
-def place_leader_append(
-    data: MutableBuffer,
-    base_offset: int,
-    leader_epoch: int,
-    config: LogConfig,
-    limits: RecordLimits,
-    now_ms: int,
-    origin: Origin,
-) -> list[BatchHeader]:
-    """Gives the batches in `data` their offsets, in place; their headers, if all are acceptable."""
-    headers: list[BatchHeader] = []
-    position, end, offset = 0, len(data), base_offset
-    if end > config.segment_bytes:
-        raise BatchListTooLargeError(f"{end} bytes do not fit a segment of {config.segment_bytes}")
-    stamps_time = config.message_timestamp_type == "LogAppendTime"
-    bytes_max, records_max = min(limits.batch_bytes_max, config.max_message_bytes), limits.records_max
-    compacts, is_broker = config.compacts, origin is not _CLIENT
-    oldest_ms, newest_ms = -INT64_MAX, INT64_MAX
-    if not stamps_time and not is_broker:
-        oldest_ms = now_ms - config.message_timestamp_before_max_ms
-        newest_ms = now_ms + config.message_timestamp_after_max_ms
-    while position < end:
-        header = place_batch(
-            data, position, offset, leader_epoch, bytes_max, records_max, oldest_ms, newest_ms, is_broker
+class AppendRules(NamedTuple):
+    """What a topic's settings come to for an append: worked out once, and not for each of them."""
+
+    append_bytes_max: int
+    batch_bytes_max: int
+    records_max: int
+    compacts: bool
+    stamps_time: bool
+    before_max_ms: int
+    after_max_ms: int
+    limits: RecordLimits
+
+    @classmethod
+    def of(cls, config: LogConfig, limits: RecordLimits) -> "AppendRules":
+        return cls(
+            append_bytes_max=config.segment_bytes,
+            batch_bytes_max=min(limits.batch_bytes_max, config.max_message_bytes),
+            records_max=limits.records_max,
+            compacts=config.compacts,
+            stamps_time=config.message_timestamp_type == "LogAppendTime",
+            before_max_ms=config.message_timestamp_before_max_ms,
+            after_max_ms=config.message_timestamp_after_max_ms,
+            limits=limits,
         )
-        if compacts and not header.is_control:
-            _check_keys(data, position, header, limits)
-        if stamps_time:
-            stamp_append_time(data, position, now_ms)
-            header = read_header(data, position)
-        headers.append(header)
-        position += LOG_OVERHEAD + header.batch_length
-        offset += header.last_offset_delta + 1
-    if not headers:
-        raise CorruptBatchError("there is no batch to append")
-    if len(headers) > 1 and any(header.producer_id >= 0 for header in headers):
-        raise InvalidRecordError(
-            "a batch with a producer id is appended alone: its sequence is checked by itself"
-        )
-    return headers
+
+    def place(
+        self, data: MutableBuffer, base_offset: int, leader_epoch: int, now_ms: int, origin: Origin
+    ) -> list[BatchHeader]:
+        """Gives the batches in `data` their offsets, in place; their headers, if all are acceptable."""
+        # Unpacked at once: this runs for every append.
+        append_bytes_max, bytes_max, records_max, compacts, stamps_time, before_ms, after_ms, limits = self
+        headers: list[BatchHeader] = []
+        position, end, offset = 0, len(data), base_offset
+        if end > append_bytes_max:
+            raise BatchListTooLargeError(f"{end} bytes do not fit a segment of {append_bytes_max}")
+        is_broker = origin is not _CLIENT
+        oldest_ms, newest_ms = -INT64_MAX, INT64_MAX
+        if not stamps_time and not is_broker:
+            oldest_ms = now_ms - before_ms
+            newest_ms = now_ms + after_ms
+        while position < end:
+            header = place_batch(
+                data, position, offset, leader_epoch, bytes_max, records_max, oldest_ms, newest_ms, is_broker
+            )
+            if compacts and not header.is_control:
+                _check_keys(data, position, header, limits)
+            if stamps_time:
+                stamp_append_time(data, position, now_ms)
+                header = read_header(data, position)
+            headers.append(header)
+            position += LOG_OVERHEAD + header.batch_length
+            offset += header.last_offset_delta + 1
+        if not headers:
+            raise CorruptBatchError("there is no batch to append")
+        if len(headers) > 1 and any(header.producer_id >= 0 for header in headers):
+            raise InvalidRecordError(
+                "a batch with a producer id is appended alone: its sequence is checked by itself"
+            )
+        return headers
 
 
 def _check_keys(data: Buffer, position: int, header: BatchHeader, limits: RecordLimits) -> None:

@@ -27,7 +27,7 @@ from distributedlog.ports.randomness import Randomness
 from distributedlog.records.batch import LOG_OVERHEAD, BatchHeader
 from distributedlog.records.control import read_end_marker
 from distributedlog.storage import lookups
-from distributedlog.storage.append import AppendResult, Origin, check_follower_append, place_leader_append
+from distributedlog.storage.append import AppendResult, AppendRules, Origin, check_follower_append
 from distributedlog.storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
 from distributedlog.storage.epochs import EpochHistory
 from distributedlog.storage.files import FileRegion, Files, ManagedFile
@@ -84,6 +84,7 @@ class PartitionLog:
         self.flushed_end_offset = end_offset
         self.high_watermark = start_offset
         self.limits = limits
+        self._rules = AppendRules.of(config, limits)
         self.is_closed = False
         self._randomness = randomness
         self._active = segments.active
@@ -110,21 +111,20 @@ class PartitionLog:
         if self.is_closed:
             self._refuse()
         base_offset = self.end_offset
-        headers = place_leader_append(
-            data, base_offset, leader_epoch, self.config, self.limits, now_ms, origin
-        )
+        rules = self._rules
+        headers = rules.place(data, base_offset, leader_epoch, now_ms, origin)
         if headers[0].producer_id >= 0:
             earlier = self._check_producer(data, headers[0], origin)
             if earlier is not None:
                 _, _, first_offset, last_offset, timestamp = earlier
-                append_time_ms = timestamp if self.config.message_timestamp_type == "LogAppendTime" else -1
+                append_time_ms = timestamp if rules.stamps_time else -1
                 return AppendResult(first_offset, last_offset, append_time_ms, is_duplicate=True)
         last = headers[-1]
         last_offset = last.base_offset + last.last_offset_delta
         self._write(data, headers, last_offset, now_ms)
         if leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
-        append_time_ms = now_ms if self.config.message_timestamp_type == "LogAppendTime" else -1
+        append_time_ms = now_ms if rules.stamps_time else -1
         # Past the constructor, which costs as much as the system call's way into the kernel.
         return tuple.__new__(AppendResult, (base_offset, last_offset, append_time_ms, False))
 
@@ -230,6 +230,7 @@ class PartitionLog:
     def reconfigure(self, config: LogConfig) -> None:
         """From now on; what is written stays as it is."""
         self.config = config
+        self._rules = AppendRules.of(config, self.limits)
         self._segment_ms = self._jittered_segment_ms()
 
     # --- syncing -------------------------------------------------------------------------------

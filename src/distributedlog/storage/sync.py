@@ -11,6 +11,9 @@ the next one does its work too.
 while a sync runs, requests gather, and one more sync serves them all.  Waiters are told the flushed end,
 or the error that took the directory out of use.  A failed sync is never tried again.  Whoever waits for what
 a truncation has since removed is told so, whatever stands at those offsets by then.
+
+A sync costs the processor as much as many appends do.  So where appends came while one ran, and nobody is
+waiting for them (no request was `urgent`), the next one follows after a rest; an urgent request ends it.
 """
 
 import threading
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from distributedlog.storage.log import PartitionLog
 
 Waiter = Callable[[BaseException | None], None]
+Rest = Callable[[Callable[[], None]], None]
+"""Calls back a few milliseconds later."""
 
 
 class SmallFile:
@@ -92,19 +97,24 @@ class SyncJob:
 class GroupSync:
     """Runs a log's syncs one after the other and tells the waiters."""
 
-    def __init__(self, log: "PartitionLog", executor: Executor) -> None:
+    def __init__(self, log: "PartitionLog", executor: Executor, rest: Rest | None = None) -> None:
         self._log = log
         self._executor = executor
+        self._rest = rest
         self._running = False
+        self._resting = False
         self._wanted = False
+        self._urgent = False
         self._waiters: list[tuple[int, int, Waiter]] = []
 
-    def request(self) -> None:
-        """Everything appended so far shall be synced soon."""
-        if self._running:
+    def request(self, *, urgent: bool = True) -> None:
+        """Everything appended so far shall be synced soon; at once if that is urgent and none runs."""
+        if self._running or (self._resting and not urgent):
             self._wanted = True
+            if urgent:
+                self._urgent = True
             return
-        self._wanted = False
+        self._resting = self._wanted = self._urgent = False
         try:
             job = self._log.begin_sync()
         except DlogError as error:
@@ -116,13 +126,13 @@ class GroupSync:
         self._running = True
         self._executor.run_blocking(job.run, lambda outcome: self._finished(job, outcome))
 
-    def wait_for(self, offset: int, waiter: Waiter) -> None:
+    def wait_for(self, offset: int, waiter: Waiter, *, urgent: bool = True) -> None:
         """Calls `waiter` once everything below `offset` is synced, with the error if it cannot be."""
         if self._log.flushed_end_offset >= offset:
             waiter(None)
             return
         self._waiters.append((offset, self._log.truncations, waiter))
-        self.request()
+        self.request(urgent=urgent)
 
     def _finished(self, job: SyncJob, outcome: Outcome[None]) -> None:
         self._running = False
@@ -130,9 +140,19 @@ class GroupSync:
         if outcome.error is not None:
             self._tell_all(outcome.error)
             return
+        self._resting = self._rest is not None and self._wanted and not self._urgent
         self._tell_reached()
-        if self._wanted or self._waiters:
+        if self._resting and self._rest is not None:
+            self._rest(self._rested)
+        elif (self._wanted or self._waiters) and not self._running:
             self.request()
+
+    def _rested(self) -> None:
+        """Of a rest that was ended this may end the next one early, which does no harm."""
+        if self._resting:
+            self._resting = False
+            if self._wanted or self._waiters:
+                self.request()
 
     def _tell_reached(self) -> None:
         log, waiting = self._log, self._waiters

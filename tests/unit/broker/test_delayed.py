@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributedlog.broker.delayed import AwaitedData, Delayed
-from distributedlog.broker.partitions import PartitionSet
+from distributedlog.broker.partitions import SYNC_REST_MS, PartitionSet
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.replication.contract import Isolation
 from distributedlog.replication.partition import Partition
@@ -340,3 +340,44 @@ def test_an_absurd_timeout_is_bounded(timeout_ms: int) -> None:
     parking.fetch("a", max_wait_ms=timeout_ms)
     parking.scheduler.advance(24 * 60 * 60 * 1000 + 4)
     assert parking.woken == ["a"]
+
+
+# --- syncs that rest ---------------------------------------------------------------------------
+
+
+def a_resting_log(parking: Parking) -> None:
+    """The topic `a`, of which one record is synced and another one's sync rests."""
+    for number in (1, 2):
+        produce(parking["a"], number, acks=1)
+    parking.settle()
+    assert (parking["a"].log_end_offset, parking["a"].high_watermark) == (2, 1)
+
+
+def test_a_sync_that_nobody_waits_for_rests() -> None:
+    parking = Parking()
+    a_resting_log(parking)
+    parking.scheduler.advance(SYNC_REST_MS)
+    parking.settle()
+    assert parking["a"].high_watermark == 2
+
+
+def test_whoever_begins_to_wait_ends_the_rest() -> None:
+    parking = Parking()
+    a_resting_log(parking)
+    parking.fetch("a")
+    parking.settle()
+    assert parking.woken == ["a"]
+
+
+def test_no_sync_rests_while_someone_waits() -> None:
+    parking = Parking()
+    parking.fetch("a", bytes_wanted=3 * SIZE)
+    for number in (1, 2, 3):
+        produce(parking["a"], number, acks=1)
+    parking.settle()
+    assert parking.woken == ["a"]
+    parking = Parking()
+    a_resting_log(parking)
+    parking.produce("a")
+    parking.settle()
+    assert parking.codes == [[NONE]]

@@ -65,6 +65,19 @@ def open_session(
     ).session_id
 
 
+def test_sessions_hold_a_bounded_number_of_partitions_in_all() -> None:
+    cache = FetchSessionCache(10, randomness=SeededRandomness(1), partitions_max=3)
+    first = open_session(cache, A, B)
+    assert open_session(cache, A, B) == NO_SESSION
+    second = open_session(cache, C)
+    assert second != NO_SESSION
+    grown = begin(cache, first, 1, A, B, C)
+    assert finish(grown).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert finish(begin(cache, first, 2)).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert finish(begin(cache, second, 1)).error == ErrorCode.NONE, "who does not grow is left alone"
+    assert open_session(cache, A, B) != NO_SESSION
+
+
 def test_a_fetch_without_a_session_is_answered_whole_and_remembered_nowhere() -> None:
     cache = a_cache()
     outcome = finish(begin(cache, NO_SESSION, FINAL_EPOCH, A, B))

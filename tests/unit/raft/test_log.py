@@ -94,7 +94,7 @@ def test_the_last_place_of_agreement_is_found_by_term() -> None:
     assert log.last_agreeing(7, 4) == (7, 4)
     assert log.last_agreeing(100, 3) == (5, 2)
     assert log.last_agreeing(6, 1) == (4, 1)
-    assert log.last_agreeing(6, 0) == (3, 1), "not before what was trimmed"
+    assert log.last_agreeing(6, 0) == (2, 0), "even what was trimmed is of a later term: not here"
 
 
 def test_nothing_is_stable_after_a_reset_until_a_later_write_is_done() -> None:

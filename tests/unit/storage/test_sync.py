@@ -1,6 +1,7 @@
 """Group syncs: who waits for what, who shares, and who is told when it fails."""
 
 import errno
+from collections.abc import Callable
 
 import pytest
 
@@ -267,3 +268,77 @@ def test_syncs_of_many_logs_in_any_order_keep_their_promises(seed: int) -> None:
 
 def _open_beside(disk: SimDisk, files: Files, number: int) -> tuple[PartitionLog, object]:
     return open_log(files, f"/data/t-{number}", with_small_segments(), now_ms=NOW_MS)
+
+
+# --- rests -------------------------------------------------------------------------------------
+
+
+class Rests:
+    """Those that were begun, and are over when the test says so."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[], None]] = []
+
+    def __call__(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
+
+    def end(self) -> None:
+        self.callbacks.pop(0)()
+
+
+def a_resting_group() -> tuple[PartitionLog, StepExecutor, GroupSync, Rests]:
+    """One sync is done, appends came while it ran, and nobody waits for them."""
+    log, _ = open_on(SimDisk(1))
+    executor, rests = StepExecutor(), Rests()
+    sync = GroupSync(log, executor, rests)
+    append_numbers(log, [0])
+    sync.request(urgent=False)
+    assert executor.waiting == 1, "the first does not rest"
+    append_numbers(log, [1])
+    sync.request(urgent=False)
+    executor.run_one()
+    assert (log.flushed_end_offset, executor.waiting, len(rests.callbacks)) == (1, 0, 1)
+    return log, executor, sync, rests
+
+
+def test_what_nobody_waits_for_is_synced_after_a_rest() -> None:
+    log, executor, sync, rests = a_resting_group()
+    for number in range(2, 20):
+        append_numbers(log, [number])
+        sync.request(urgent=False)
+    assert executor.waiting == 0
+    rests.end()
+    executor.run_all()
+    assert log.flushed_end_offset == 20
+    assert rests.callbacks == [], "nothing came while it ran"
+
+
+def test_an_urgent_request_ends_the_rest_and_the_rest_s_end_then_does_nothing() -> None:
+    log, executor, sync, rests = a_resting_group()
+    sync.request()
+    assert executor.waiting == 1
+    rests.end()
+    assert executor.run_all() == 1
+    assert log.flushed_end_offset == 2
+
+
+def test_a_waiter_that_comes_while_a_sync_runs_is_not_kept_waiting_by_a_rest() -> None:
+    log, executor, sync, rests = a_resting_group()
+    rests.end()
+    append_numbers(log, [2])
+    told: list[BaseException | None] = []
+    sync.wait_for(3, told.append)
+    executor.run_all()
+    assert told == [None]
+    assert rests.callbacks == []
+
+
+def test_a_waiter_that_is_not_in_a_hurry_rests_too() -> None:
+    log, executor, sync, rests = a_resting_group()
+    append_numbers(log, [2])
+    told: list[BaseException | None] = []
+    sync.wait_for(3, told.append, urgent=False)
+    assert executor.waiting == 0
+    rests.end()
+    executor.run_all()
+    assert told == [None]

@@ -174,7 +174,7 @@ def _told(data: PartitionData) -> FetchAnswer:
         len(data.records) if data.records is not None else 0,
         data.high_watermark,
         data.log_start_offset,
-        ErrorCode(data.error_code),
+        ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE,
         data.diverging_epoch is not None,
     )
 

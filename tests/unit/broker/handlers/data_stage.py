@@ -14,6 +14,7 @@ from distributedlog.broker.delayed import Delayed
 from distributedlog.broker.dispatch import Answer
 from distributedlog.broker.fetch_sessions import FetchSessionCache
 from distributedlog.broker.metrics import BrokerMetrics
+from distributedlog.broker.partitions import SYNC_REST_MS
 from distributedlog.broker.services import Services
 from distributedlog.controller.records import BrokerEndpoint, RegisterBroker
 from distributedlog.model.config import LogConfig
@@ -96,7 +97,9 @@ class DataBroker:
         return self.stage[TOPIC]
 
     def settle(self) -> None:
-        """What is being synced is synced."""
+        """All is synced that was appended, also what nobody waits for."""
+        self.stage.settle()
+        self.stage.scheduler.advance(SYNC_REST_MS)
         self.stage.settle()
 
     @property

@@ -1,0 +1,1 @@
+"""The client programs: see `lines.py` for what they are asked and what they answer."""

@@ -1,0 +1,193 @@
+"""confluent-kafka as a client program: `python -m tests.compat.broker.programs.confluent BOOTSTRAP`."""
+
+import sys
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from tests.compat.broker.programs.lines import (
+    PATIENCE_SECONDS,
+    Answer,
+    Operation,
+    RefusedError,
+    Request,
+    as_record,
+    headers_of,
+    serve,
+    to_bytes,
+)
+
+NO_OFFSET = -1
+
+
+def refused(error: KafkaError) -> RefusedError:
+    return RefusedError(error.code(), error.str())
+
+
+class Confluent:
+    def __init__(self, bootstrap: str) -> None:
+        self._servers: dict[str, Any] = {"bootstrap.servers": bootstrap}
+        self._admin = AdminClient(self._servers)
+
+    def produce(self, request: Request) -> Answer:
+        producer = Producer(
+            {
+                **self._servers,
+                "compression.type": request["codec"],
+                "acks": request["acks"],
+                "enable.idempotence": request["idempotent"],
+                "message.max.bytes": request["bytes_max"],
+                "linger.ms": 20,
+            }
+        )
+        offsets: list[int | None] = []
+        errors: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                errors.append(error)
+            else:
+                offsets.append(message.offset() if request["acks"] != "0" else None)
+
+        for record in request["records"]:
+            producer.produce(
+                request["topic"],
+                partition=request["partition"],
+                key=to_bytes(record["key"]),
+                value=to_bytes(record["value"]),
+                headers=list[tuple[str, str | bytes | None]](headers_of(record)),
+                timestamp=record["timestamp"] or 0,
+                on_delivery=delivered,
+            )
+        left = producer.flush(PATIENCE_SECONDS)
+        if errors:
+            raise refused(errors[0])
+        if left:
+            raise RefusedError(None, f"{left} records were not delivered")
+        return {"offsets": offsets}
+
+    def _consumer(self) -> Consumer:
+        return Consumer({**self._servers, "group.id": "none", "enable.auto.commit": False})
+
+    def _next(self, consumer: Consumer) -> Answer:
+        message = consumer.poll(PATIENCE_SECONDS)
+        if message is None:
+            raise RefusedError(None, "nothing came")
+        error = message.error()
+        if error is not None:
+            raise refused(error)
+        offset, timestamp = message.offset(), message.timestamp()[1]
+        assert offset is not None
+        headers: Any = message.headers() or []
+        return as_record(offset, timestamp, message.key(), message.value(), headers)
+
+    def consume(self, request: Request) -> Answer:
+        consumer = self._consumer()
+        consumer.assign([TopicPartition(request["topic"], request["partition"], request["from"])])
+        records = [self._next(consumer) for _ in range(request["count"])]
+        consumer.close()
+        return {"records": records}
+
+    def seek(self, request: Request) -> Answer:
+        consumer = self._consumer()
+        consumer.assign([TopicPartition(request["topic"], request["partition"], 0)])
+        self._next(consumer)
+        records = []
+        for offset in request["offsets"]:
+            consumer.seek(TopicPartition(request["topic"], request["partition"], offset))
+            records.append(self._next(consumer))
+        consumer.close()
+        return {"records": records}
+
+    def times(self, request: Request) -> Answer:
+        consumer = self._consumer()
+        offsets = []
+        for timestamp in request["timestamps"]:
+            asked = [TopicPartition(request["topic"], request["partition"], timestamp)]
+            (found,) = consumer.offsets_for_times(asked, timeout=PATIENCE_SECONDS)
+            if found.error is not None:
+                raise refused(found.error)
+            offsets.append(None if found.offset == NO_OFFSET else found.offset)
+        consumer.close()
+        return {"offsets": offsets}
+
+    def bounds(self, request: Request) -> Answer:
+        consumer = self._consumer()
+        place = TopicPartition(request["topic"], request["partition"])
+        found = consumer.get_watermark_offsets(place, timeout=PATIENCE_SECONDS)
+        assert found is not None
+        consumer.close()
+        return {"start": found[0], "end": found[1]}
+
+    def create(self, request: Request) -> Answer:
+        topic = NewTopic(
+            request["topic"],
+            num_partitions=request["partitions"],
+            replication_factor=1,
+            config=request["configs"],
+        )
+        self._admin.create_topics([topic])[request["topic"]].result(PATIENCE_SECONDS)
+        return {}
+
+    def delete(self, request: Request) -> Answer:
+        self._admin.delete_topics([request["topic"]])[request["topic"]].result(PATIENCE_SECONDS)
+        return {}
+
+    def list(self, request: Request) -> Answer:
+        return {"topics": sorted(self._admin.list_topics(timeout=PATIENCE_SECONDS).topics)}
+
+    def describe(self, request: Request) -> Answer:
+        (described,) = self._admin.list_topics(request["topic"], timeout=PATIENCE_SECONDS).topics.values()
+        if described.error is not None:
+            raise refused(described.error)
+        return {"partitions": len(described.partitions)}
+
+    def grow(self, request: Request) -> Answer:
+        more = NewPartitions(request["topic"], request["partitions"])
+        self._admin.create_partitions([more])[request["topic"]].result(PATIENCE_SECONDS)
+        return {}
+
+    def set_config(self, request: Request) -> Answer:
+        entry = ConfigEntry(request["name"], request["value"], incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, request["topic"], incremental_configs=[entry])
+        self._admin.incremental_alter_configs([resource])[resource].result(PATIENCE_SECONDS)
+        return {}
+
+    def config(self, request: Request) -> Answer:
+        resource = ConfigResource(ResourceType.TOPIC, request["topic"])
+        entries = self._admin.describe_configs([resource])[resource].result(PATIENCE_SECONDS)
+        return {"value": entries[request["name"]].value}
+
+    def brokers(self, request: Request) -> Answer:
+        described = self._admin.describe_cluster().result(PATIENCE_SECONDS)
+        return {"ids": sorted(node.id for node in described.nodes)}
+
+
+def telling(operation: Operation) -> Operation:
+    """With the error code that confluent-kafka hides in its exception."""
+
+    def told(request: Request) -> Answer:
+        try:
+            return operation(request)
+        except KafkaException as failed:
+            raise refused(failed.args[0]) from failed
+
+    return told
+
+
+def main() -> None:
+    client = Confluent(sys.argv[1])
+    offered = (
+        client.produce, client.consume, client.seek, client.times, client.bounds, client.create,
+        client.delete, client.list, client.describe, client.grow, client.set_config, client.config,
+        client.brokers,
+    )  # fmt: skip
+    serve({operation.__name__: telling(operation) for operation in offered})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""kafka-python as a client program: `python -m tests.compat.broker.programs.kafka_python BOOTSTRAP`."""
+
+import sys
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaError
+
+from tests.compat.broker.programs.lines import (
+    PATIENCE_SECONDS,
+    Answer,
+    Operation,
+    RefusedError,
+    Request,
+    as_record,
+    headers_of,
+    serve,
+    to_bytes,
+)
+
+
+class KafkaPython:
+    def __init__(self, bootstrap: str) -> None:
+        self._servers: dict[str, Any] = {"bootstrap_servers": bootstrap}
+
+    def produce(self, request: Request) -> Answer:
+        acks = request["acks"]
+        producer = KafkaProducer(
+            **self._servers,
+            compression_type=None if request["codec"] == "none" else request["codec"],
+            acks=acks if acks == "all" else int(acks),
+            enable_idempotence=request["idempotent"],
+            max_request_size=request["bytes_max"],
+            batch_size=request["bytes_max"],
+            linger_ms=20,
+            retries=0 if not request["idempotent"] else 10,
+        )
+        sends = [
+            producer.send(
+                request["topic"],
+                partition=request["partition"],
+                key=to_bytes(record["key"]),
+                value=to_bytes(record["value"]),
+                headers=headers_of(record),
+                timestamp_ms=record["timestamp"],
+            )
+            for record in request["records"]
+        ]
+        try:
+            offsets = [send.get(timeout=PATIENCE_SECONDS).offset for send in sends]
+        finally:
+            producer.close()
+        return {"offsets": [None if acks == "0" else offset for offset in offsets]}
+
+    def _consumer(self) -> KafkaConsumer:
+        return KafkaConsumer(
+            **self._servers,
+            enable_auto_commit=False,
+            consumer_timeout_ms=int(PATIENCE_SECONDS * 1000),
+        )
+
+    def _next(self, consumer: KafkaConsumer) -> Answer:
+        record = next(consumer)
+        return as_record(record.offset, record.timestamp, record.key, record.value, list(record.headers))
+
+    def consume(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        consumer = self._consumer()
+        consumer.assign([place])
+        consumer.seek(place, request["from"])
+        records = [self._next(consumer) for _ in range(request["count"])]
+        consumer.close()
+        return {"records": records}
+
+    def seek(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        consumer = self._consumer()
+        consumer.assign([place])
+        consumer.seek_to_beginning(place)
+        self._next(consumer)
+        records = []
+        for offset in request["offsets"]:
+            consumer.seek(place, offset)
+            records.append(self._next(consumer))
+        consumer.close()
+        return {"records": records}
+
+    def times(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        consumer = self._consumer()
+        found = [consumer.offsets_for_times({place: timestamp})[place] for timestamp in request["timestamps"]]
+        consumer.close()
+        return {"offsets": [None if at is None else at.offset for at in found]}
+
+    def bounds(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        consumer = self._consumer()
+        bounds = {
+            "start": consumer.beginning_offsets([place])[place],
+            "end": consumer.end_offsets([place])[place],
+        }
+        consumer.close()
+        return bounds
+
+    def _admin(self) -> KafkaAdminClient:
+        return KafkaAdminClient(**self._servers)
+
+    def create(self, request: Request) -> Answer:
+        admin = self._admin()
+        options = {
+            "num_partitions": request["partitions"],
+            "replication_factor": 1,
+            "configs": request["configs"],
+        }
+        admin.create_topics({request["topic"]: options})
+        admin.close()
+        return {}
+
+    def delete(self, request: Request) -> Answer:
+        admin = self._admin()
+        admin.delete_topics([request["topic"]])
+        admin.close()
+        return {}
+
+    def list(self, request: Request) -> Answer:
+        admin = self._admin()
+        topics = sorted(admin.list_topics())
+        admin.close()
+        return {"topics": topics}
+
+    def describe(self, request: Request) -> Answer:
+        admin = self._admin()
+        (described,) = admin.describe_topics([request["topic"]])
+        admin.close()
+        if described["error_code"]:
+            raise RefusedError(described["error_code"], str(described))
+        return {"partitions": len(described["partitions"])}
+
+    def grow(self, request: Request) -> Answer:
+        admin = self._admin()
+        admin.create_partitions({request["topic"]: request["partitions"]})
+        admin.close()
+        return {}
+
+    def set_config(self, request: Request) -> Answer:
+        admin = self._admin()
+        wanted = {request["name"]: request["value"]}
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, request["topic"], wanted)])
+        admin.close()
+        return {}
+
+    def config(self, request: Request) -> Answer:
+        admin = self._admin()
+        resource = ConfigResource(ConfigResourceType.TOPIC, request["topic"])
+        described = admin.describe_configs([resource], config_filter="all")
+        admin.close()
+        return {"value": described["topic"][request["topic"]][request["name"]]["value"]}
+
+    def brokers(self, request: Request) -> Answer:
+        admin = self._admin()
+        described = admin.describe_cluster()
+        admin.close()
+        return {"ids": sorted(broker["broker_id"] for broker in described["brokers"])}
+
+
+def telling(operation: Operation) -> Operation:
+    def told(request: Request) -> Answer:
+        try:
+            return operation(request)
+        except KafkaError as failed:
+            raise RefusedError(getattr(failed, "errno", None), repr(failed)) from failed
+
+    return told
+
+
+def main() -> None:
+    client = KafkaPython(sys.argv[1])
+    offered = (
+        client.produce, client.consume, client.seek, client.times, client.bounds, client.create,
+        client.delete, client.list, client.describe, client.grow, client.set_config, client.config,
+        client.brokers,
+    )  # fmt: skip
+    serve({operation.__name__: telling(operation) for operation in offered})
+
+
+if __name__ == "__main__":
+    main()

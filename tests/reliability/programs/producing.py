@@ -1,0 +1,68 @@
+"""confluent-kafka's idempotent producer with acks=all: BOOTSTRAP TOPIC PARTITIONS NAME.
+
+It keeps a window of records under way.  Only what the broker has refused for a reason that rules out that it
+was written is a failure; every other error leaves it unknown.
+"""
+
+import sys
+from typing import Any
+
+from confluent_kafka import KafkaError, Producer
+
+from tests.reliability.history import Outcome
+from tests.reliability.journal import Journal
+from tests.reliability.programs.stopping import stopping
+from tests.reliability.programs.values import as_bytes, values_of
+
+UNDER_WAY_MAX = 10
+PATIENCE_SECONDS = 60
+REFUSALS = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_RECORD)
+
+
+def outcome_of(error: KafkaError | None) -> Outcome:
+    if error is None:
+        return Outcome.OK
+    return Outcome.FAIL if error.code() in REFUSALS else Outcome.UNKNOWN
+
+
+def main() -> None:
+    bootstrap, topic, partitions, name = sys.argv[1:]
+    fatal: list[KafkaError] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 2,
+            "message.timeout.ms": PATIENCE_SECONDS * 1000,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+            "retry.backoff.ms": 20,
+            "log_level": 0,
+            "error_cb": lambda error: fatal.append(error) if error.fatal() else None,
+        }
+    )
+    journal, stop = Journal(name), stopping()
+    under_way = 0
+
+    def delivered(error: KafkaError | None, message: Any) -> None:
+        nonlocal under_way
+        under_way -= 1
+        value = message.value().split(b" ")[0].decode()
+        journal.sent(value, outcome_of(error), message.offset() if error is None else None)
+
+    for place, value in values_of(name, topic, int(partitions)):
+        while under_way >= UNDER_WAY_MAX and not fatal and not stop.is_set():
+            producer.poll(0.1)
+        if stop.is_set() or fatal:
+            break
+        journal.send(place, value)
+        under_way += 1
+        producer.produce(topic, as_bytes(value), partition=place.partition, on_delivery=delivered)
+        producer.poll(0)
+    producer.flush(PATIENCE_SECONDS)
+    sys.exit(f"{name}: {fatal[0]}" if fatal else 0)
+
+
+if __name__ == "__main__":
+    main()

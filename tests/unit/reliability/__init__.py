@@ -1,0 +1,1 @@
+"""The checker of histories, tried on histories made by hand."""
