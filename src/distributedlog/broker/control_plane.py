@@ -43,7 +43,7 @@ from distributedlog.raft import Membership, RaftConfig, Role
 from distributedlog.storage.files import Files
 
 if TYPE_CHECKING:
-    from distributedlog.broker.gateway_service import BrokerService
+    from distributedlog.broker.gateway.service import BrokerService
     from distributedlog.control.gateway import GatewayServer
 
 SNAPSHOT_INTERVAL_ENTRIES: Final = 20_000

@@ -19,8 +19,8 @@ from distributedlog.broker.addresses import Endpoint as Address
 from distributedlog.broker.bridge import ControllerBridge, MetadataView
 from distributedlog.broker.delayed import Delayed
 from distributedlog.broker.fetch_sessions import FetchSessionCache
-from distributedlog.broker.gateway_bridge import GATEWAY_LISTENER, GatewayBridge
-from distributedlog.broker.gateway_service import BrokerService
+from distributedlog.broker.gateway.bridge import GATEWAY_LISTENER, GatewayBridge
+from distributedlog.broker.gateway.service import BrokerService
 from distributedlog.broker.loops import LoopScheduler
 from distributedlog.broker.metrics import OTHER, TOPICS_MAX, BrokerMetrics, Family, FamilyKind, Sample, one
 from distributedlog.broker.partitions import PartitionSet, PostingExecutor

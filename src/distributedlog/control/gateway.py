@@ -14,6 +14,8 @@ from distributedlog.control.server import STOP_GRACE_S, listen
 
 BROKER_SERVICE: Final = "dlog.v1.BrokerService"
 _WHOLE_SERVER: Final = ""
+CALLS_MAX: Final = 512
+"""Under way at a time; each may have a whole message in memory before anybody looks at it."""
 
 
 class GatewayServer:
@@ -22,7 +24,7 @@ class GatewayServer:
     def __init__(self) -> None:
         from grpc_health.v1.health import aio  # with its protos, a few milliseconds: only where it is served
 
-        self._server = grpc.aio.server(options=options.SERVER)
+        self._server = grpc.aio.server(options=options.SERVER, maximum_concurrent_rpcs=CALLS_MAX)
         self._health: Any = aio.HealthServicer()
         self._services: list[str] = []
         self._ready = False

@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from distributedlog.broker.addresses import Endpoint as Address
 from distributedlog.broker.context import ANONYMOUS, RequestContext
 from distributedlog.broker.dispatch import Answer
-from distributedlog.broker.gateway_batches import Round, TopicPlan
-from distributedlog.broker.gateway_failures import failure, failure_of
-from distributedlog.broker.gateway_reading import SECTION_BYTES_MAX, AbortedRange
+from distributedlog.broker.gateway.batches import Round, TopicPlan
+from distributedlog.broker.gateway.failures import failure, failure_of
+from distributedlog.broker.gateway.reading import SECTION_BYTES_MAX, AbortedRange
 from distributedlog.broker.handlers._leaders import Leaders
 from distributedlog.broker.handlers._topics import error_of_absent
 from distributedlog.broker.handlers.fetch import fetch

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from distributedlog.broker.gateway_budget import ByteBudget
+from distributedlog.broker.gateway.budget import ByteBudget
 
 
 async def settle() -> None:

@@ -8,12 +8,12 @@ import grpc
 import pytest
 
 from distributedlog.broker.addresses import Endpoint as Address
-from distributedlog.broker.gateway_failures import STATUS_DETAILS_KEY
+from distributedlog.broker.gateway.failures import STATUS_DETAILS_KEY
 from distributedlog.client.partitioner import partition_of
 from distributedlog.control._generated import broker_service_pb2 as pb
 from distributedlog.control.options import MESSAGE_BYTES_MAX
 from distributedlog.model.error_codes import ErrorCode
-from tests.unit.broker.gateway_stage import GatewayStage, failure_in, position, record, run
+from tests.unit.broker.gateway.stage import GatewayStage, failure_in, position, record, run
 from tests.unit.broker.partition_stage import ME, OTHER
 
 

@@ -18,10 +18,10 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Final
 
-from distributedlog.broker.gateway_bridge import Chunk, GatewayBridge, Located, Position, Wanted
-from distributedlog.broker.gateway_budget import ByteBudget
-from distributedlog.broker.gateway_failures import failure, failure_of
-from distributedlog.broker.gateway_reading import SLICE_RECORDS, ChunkReader
+from distributedlog.broker.gateway.bridge import Chunk, GatewayBridge, Located, Position, Wanted
+from distributedlog.broker.gateway.budget import ByteBudget
+from distributedlog.broker.gateway.failures import failure, failure_of
+from distributedlog.broker.gateway.reading import SLICE_RECORDS, ChunkReader
 from distributedlog.control._generated import broker_service_pb2 as pb
 from distributedlog.control.options import MESSAGE_BYTES_MAX
 from distributedlog.model.config import INT64_MAX, KIB, MIB, SECOND_MS

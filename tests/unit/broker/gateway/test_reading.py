@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.broker.gateway_budget import ByteBudget
-from distributedlog.broker.gateway_reading import (
+from distributedlog.broker.gateway.budget import ByteBudget
+from distributedlog.broker.gateway.reading import (
     SECTION_BYTES_MAX,
     SLICE_RECORDS,
     AbortedRange,
@@ -20,7 +20,7 @@ from distributedlog.records.batch import read_header
 from distributedlog.records.compression import Codec
 from distributedlog.records.control import ControlType, EndMarker, encode_end_marker_batch
 from distributedlog.records.record import Header, Record, encode_batch, finish_batch, rebuild_batch
-from tests.unit.broker.gateway_stage import turns_during
+from tests.unit.broker.gateway.stage import turns_during
 
 NOW_MS = 1_700_000_000_000
 BUDGET_BYTES = 2 * SECTION_BYTES_MAX

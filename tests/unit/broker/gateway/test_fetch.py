@@ -9,16 +9,16 @@ import grpc
 import pytest
 
 from distributedlog.broker.addresses import Endpoint as Address
-from distributedlog.broker.gateway_budget import ByteBudget
-from distributedlog.broker.gateway_reading import SECTION_BYTES_MAX, SLICE_RECORDS
-from distributedlog.broker.gateway_streams import POSITIONS_MAX, RESPONSE_BYTES, FetchStream
+from distributedlog.broker.gateway.budget import ByteBudget
+from distributedlog.broker.gateway.reading import SECTION_BYTES_MAX, SLICE_RECORDS
+from distributedlog.broker.gateway.streams import POSITIONS_MAX, RESPONSE_BYTES, FetchStream
 from distributedlog.control._generated import broker_service_pb2 as pb
 from distributedlog.model.config import KIB, MIB
 from distributedlog.records.compression import Codec
 from distributedlog.records.control import ControlType, EndMarker, encode_end_marker_batch
 from distributedlog.records.record import Record, encode_batch
 from distributedlog.storage.append import Origin
-from tests.unit.broker.gateway_stage import GatewayStage, failure_in, position, record, run
+from tests.unit.broker.gateway.stage import GatewayStage, failure_in, position, record, run
 from tests.unit.broker.partition_stage import ME, OTHER
 
 
@@ -117,7 +117,9 @@ def test_a_stream_ends_at_its_bounds(tmp_path: Path) -> None:
     run(story)
 
 
-def test_where_nobody_can_be_parked_a_stream_does_not_ask_without_pause(tmp_path: Path) -> None:
+def test_where_nobody_can_be_parked_a_stream_does_not_ask_without_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def story() -> None:
         async with GatewayStage(tmp_path, parked_max=0) as stage:
             await stage.create("t")
@@ -129,7 +131,7 @@ def test_where_nobody_can_be_parked_a_stream_does_not_ask_without_pause(tmp_path
                 asked += 1
                 return await fetch(*arguments)
 
-            stage.bridge.fetch = counted  # type: ignore[method-assign]
+            monkeypatch.setattr(stage.bridge, "fetch", counted)
             assert await stage.values(position(), max_wait_ms=100) == []
             assert 1 <= asked <= 6
 

@@ -13,9 +13,9 @@ import grpc
 from distributedlog.broker.addresses import Endpoint as Address
 from distributedlog.broker.delayed import Delayed
 from distributedlog.broker.fetch_sessions import FetchSessionCache
-from distributedlog.broker.gateway_bridge import GATEWAY_LISTENER, GatewayBridge
-from distributedlog.broker.gateway_failures import FAILURE_KEY
-from distributedlog.broker.gateway_service import BrokerService
+from distributedlog.broker.gateway.bridge import GATEWAY_LISTENER, GatewayBridge
+from distributedlog.broker.gateway.failures import FAILURE_KEY
+from distributedlog.broker.gateway.service import BrokerService
 from distributedlog.broker.loops import LoopScheduler
 from distributedlog.broker.metrics import BrokerMetrics
 from distributedlog.broker.partitions import PartitionSet, PostingExecutor

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.broker.gateway_batches import (
+from distributedlog.broker.gateway.batches import (
     BATCH_RECORDS_MAX,
     HEADERS_MAX,
     LONG_KEY_BYTES,
@@ -27,7 +27,7 @@ from distributedlog.client.partitioner import partition_of
 from distributedlog.control._generated import broker_service_pb2 as pb
 from distributedlog.model.errors import InvalidRequestError
 from distributedlog.records.record import Header, decode_batch
-from tests.unit.broker.gateway_stage import record, turns_during
+from tests.unit.broker.gateway.stage import record, turns_during
 
 NOW_MS = 1_700_000_000_000
 

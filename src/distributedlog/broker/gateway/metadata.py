@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from distributedlog.broker.addresses import Endpoint as Address
-from distributedlog.broker.gateway_failures import failure
+from distributedlog.broker.gateway.failures import failure
 from distributedlog.broker.handlers._cluster import NO_NODE, controller_for_clients, endpoint_of, nodes_on
 from distributedlog.broker.handlers._topics import error_of_absent, in_order
 from distributedlog.control._generated import broker_service_pb2 as pb

@@ -8,13 +8,13 @@ import pytest
 from distributedlog.broker.addresses import Endpoint as Address
 from distributedlog.broker.addresses import Listener, parse_listeners
 from distributedlog.broker.data_plane import advertised_gateway
-from distributedlog.broker.gateway_bridge import GATEWAY_LISTENER
-from distributedlog.broker.gateway_metadata import TOPICS_MAX, metadata_of
+from distributedlog.broker.gateway.bridge import GATEWAY_LISTENER
+from distributedlog.broker.gateway.metadata import TOPICS_MAX, metadata_of
 from distributedlog.broker.settings import NodeSettings
 from distributedlog.control._generated import broker_service_pb2 as pb
 from distributedlog.controller.image import Endpoint
 from distributedlog.model.errors import ConfigError, PolicyViolationError
-from tests.unit.broker.gateway_stage import GatewayStage, failure_in, position, record, run
+from tests.unit.broker.gateway.stage import GatewayStage, failure_in, position, record, run
 from tests.unit.broker.partition_stage import CLUSTER, ME, OTHER, Metadata, topic_id
 
 

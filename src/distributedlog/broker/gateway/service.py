@@ -1,6 +1,6 @@
 """BrokerService: the log over gRPC, for programs that want no Kafka client.  Lives on the control loop.
 
-    call          work on this loop                     work on the data loop (`gateway_bridge`)
+    call          work on this loop                     work on the data loop (`bridge`)
     Produce       check, place, encode, in steps        topics are created, batches appended, waited for
     Fetch         open batches, decode, in steps        offsets looked up, bytes read, waited for
     GetMetadata   answered from an immutable image      -
@@ -9,7 +9,7 @@
 Limits, beside those of gRPC itself (`control/options`: the size of a message, calls of one connection):
 
     Produce    PRODUCE_BYTES_MAX of all calls under way; beyond that RESOURCE_EXHAUSTED
-    Fetch      STREAMS_MAX streams, DECOMPRESSED_BYTES_MAX of all opened batches (`gateway_streams`)
+    Fetch      STREAMS_MAX streams, DECOMPRESSED_BYTES_MAX of all opened batches (`streams`)
 
 A call before the node is ready is UNAVAILABLE.  A caller that goes away, or whose deadline is over, takes its
 call along; what was appended by then stays.  When the node stops, streams end with UNAVAILABLE.
@@ -25,13 +25,13 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 from grpc.aio import ServicerContext
 
-from distributedlog.broker.gateway_batches import STEP_RECORDS, Placer, Round, TopicPlan, check, rounds_of
-from distributedlog.broker.gateway_bridge import GATEWAY_LISTENER, Appended, GatewayBridge
-from distributedlog.broker.gateway_budget import ByteBudget
-from distributedlog.broker.gateway_failures import abort, defect, failure, failure_of
-from distributedlog.broker.gateway_metadata import check_names, metadata_of
-from distributedlog.broker.gateway_reading import SECTION_BYTES_MAX
-from distributedlog.broker.gateway_streams import STALL_S, WRITE_TIMEOUT_S, FetchStream
+from distributedlog.broker.gateway.batches import STEP_RECORDS, Placer, Round, TopicPlan, check, rounds_of
+from distributedlog.broker.gateway.bridge import GATEWAY_LISTENER, Appended, GatewayBridge
+from distributedlog.broker.gateway.budget import ByteBudget
+from distributedlog.broker.gateway.failures import abort, defect, failure, failure_of
+from distributedlog.broker.gateway.metadata import check_names, metadata_of
+from distributedlog.broker.gateway.reading import SECTION_BYTES_MAX
+from distributedlog.broker.gateway.streams import STALL_S, WRITE_TIMEOUT_S, FetchStream
 from distributedlog.control._generated import broker_service_pb2 as pb
 from distributedlog.control.gateway import BROKER_SERVICE
 from distributedlog.model.config import MIB, MINUTE_MS

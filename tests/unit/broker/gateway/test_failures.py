@@ -3,7 +3,7 @@
 import pytest
 from grpc import StatusCode
 
-from distributedlog.broker.gateway_failures import MESSAGE_LENGTH_MAX, failure, failure_of, status_of
+from distributedlog.broker.gateway.failures import MESSAGE_LENGTH_MAX, failure, failure_of, status_of
 from distributedlog.control._generated import broker_service_pb2 as pb
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import BrokerError, NotEnoughReplicasError, RequestTimedOutError

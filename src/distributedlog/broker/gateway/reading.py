@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from concurrent.futures import Executor
 from typing import Final, NamedTuple
 
-from distributedlog.broker.gateway_budget import ByteBudget
+from distributedlog.broker.gateway.budget import ByteBudget
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.config import MIB, RecordLimits
 from distributedlog.model.errors import DlogError, InvalidRecordError, RecordTooLargeError

@@ -1,0 +1,1 @@
+"""The gateway's BrokerService: produce, fetch and metadata for programs without a Kafka client."""
