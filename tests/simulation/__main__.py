@@ -1,4 +1,4 @@
-"""Runs seeded simulations: `python -m tests.simulation --seed 1 --runs 20 --seconds 30`.
+"""Runs seeded simulations: `python -m tests.simulation --kind raft --seed 1 --runs 20 --seconds 30`.
 
 Prints each seed with what happened in it, and at the end logical hours per wall hour.  A failure prints
 its seed, the invariant that broke and the last part of the trace, and ends with exit code 1; the same seed
@@ -9,8 +9,11 @@ import argparse
 import sys
 import time
 
-from tests.simulation.faults import FLAVOURS
+from tests.simulation import control_faults, faults
+from tests.simulation.control_cluster import ControlCluster
 from tests.simulation.raft_cluster import RaftCluster
+
+FLAVOURS = {"raft": faults.FLAVOURS, "control": control_faults.FLAVOURS}
 
 
 def main() -> int:
@@ -34,24 +37,28 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--kind", choices=list(FLAVOURS), default="raft", help="what is simulated")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--runs", type=int, default=20, help="how many seeds, one after the other")
     parser.add_argument("--seconds", type=int, default=30, help="virtual seconds of each run")
     parser.add_argument("--nodes", type=int, choices=(3, 5), help="voters at the start; by default drawn")
-    parser.add_argument("--flavour", choices=list(FLAVOURS), help="the kind of faults; by default drawn")
+    parser.add_argument("--flavour", help="the kind of faults; by default drawn")
     parser.add_argument("--trace", type=int, default=120, help="lines of trace to print after a failure")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    flavours = FLAVOURS[arguments.kind]
+    if arguments.flavour not in (None, *flavours):
+        parser.error(f"the flavours of {arguments.kind} are {', '.join(flavours)}")
+    return arguments
 
 
 def _run(seed: int, arguments: argparse.Namespace) -> bool:
-    cluster = RaftCluster(seed, arguments.nodes, arguments.flavour)
+    made = RaftCluster if arguments.kind == "raft" else ControlCluster
+    cluster = made(seed, arguments.nodes, arguments.flavour)
     try:
         report = cluster.run(arguments.seconds)
     except Exception as error:
-        print(
-            f"seed {seed} FAILED ({cluster.flavour}, {cluster.voters} voters) {type(error).__name__}: {error}"
-        )
+        print(f"seed {seed} FAILED ({cluster.flavour}) {type(error).__name__}: {error}")
         for line in cluster.trace.lines(arguments.trace):
             print(line)
         return False

@@ -5,7 +5,7 @@ rest.  Faults strike until ten seconds before the end; then all heals, and the c
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from distributedlog.model.errors import DlogError, LeadershipLostError, NotLeaderError
@@ -145,6 +145,10 @@ class RaftCluster:
         """The leader of the latest term."""
         leaders = [host for host in self.hosts.values() if host.leads and not host.paused]
         return max(leaders, key=lambda host: host.driver.status.term if host.driver else 0, default=None)
+
+    @property
+    def raft_hosts(self) -> Mapping[int, Host]:
+        return self.hosts
 
     def next_value(self) -> int:
         self._next_value += 1
