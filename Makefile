@@ -42,8 +42,8 @@ test: $(READY) clients   ## everything a change must pass, on both forms of the 
 	$(PYTEST) tests/unit tests/simulation tests/compat tests/system tests/mutants
 	DLOG_KERNEL=interpreted $(PYTEST) tests/unit tests/simulation tests/compat tests/system
 
-simulate: $(READY) ## seeded simulations; SEED= RUNS= SECONDS=
-	$(BIN)/python -m tests.simulation --seed $(or $(SEED),1) --runs $(or $(RUNS),20) --seconds $(or $(SECONDS),30)
+simulate: $(READY) ## seeded simulations; KIND=raft|control SEED= RUNS= SECONDS=
+	$(BIN)/python -m tests.simulation --kind $(or $(KIND),raft) --seed $(or $(SEED),1) --runs $(or $(RUNS),20) --seconds $(or $(SECONDS),30)
 
 compat: $(READY) clients ## unmodified clients against our broker and our bytes: the matrix
 	$(PYTEST) tests/compat

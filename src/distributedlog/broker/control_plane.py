@@ -140,6 +140,7 @@ class ControlPlane:
             clock=self._clock,
             scheduler=self._scheduler,
             randomness=self._randomness,
+            behind=self._follow_another,
         )
         self.server = ControlServer(
             settings.node_id,
@@ -222,6 +223,11 @@ class ControlPlane:
             if self._not_leading is not None and role is not Role.LEADER:
                 self._not_leading.set()
             self._leader_is(self.raft.node.core.leader_id)
+
+    def _follow_another(self) -> None:
+        """What is committed does not come here: the voter that we watch may be cut off from the others."""
+        if self._watcher is not None:
+            self._watcher.switch()
 
     def _leader_is(self, leader_id: int | None) -> None:
         if leader_id != self._leader_id:

@@ -11,7 +11,7 @@ request's deadline.  A request that does no harm twice is given up after a part 
 elsewhere: a controller that hangs (stopped, not dead) closes no connection.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from distributedlog.broker.metadata import MetadataReplica
@@ -48,6 +48,8 @@ PAUSE_MS_MIN: Final = 20
 PAUSE_MS_MAX: Final = 500
 TRY_MS: Final = 1_500
 """How long one voter is waited for, if asking another meanwhile does no harm."""
+BEHIND_MS: Final = 1_000
+"""How long our own image may take to show what a controller has committed."""
 
 _HARMLESS_TWICE: Final = (
     AllocateProducerIdsRequest,  # a block may be lost: there are enough
@@ -89,8 +91,10 @@ class ControllerForwarder:
         clock: Clock,
         scheduler: Scheduler,
         randomness: Randomness,
+        behind: Callable[[], None] = lambda: None,
     ) -> None:
-        """`local` is the controller in this process, if this node is a voter."""
+        """`local` is the controller in this process, if this node is a voter.  `behind` is called when our
+        own image does not come to show what was done: whoever feeds it may be cut off."""
         self.node_id = node_id
         self.voters = list(voters)
         self.client = client
@@ -99,6 +103,7 @@ class ControllerForwarder:
         self.clock = clock
         self.scheduler = scheduler
         self.randomness = randomness
+        self.behind = behind
         self._leader_id: int | None = None
         self._next = 0
         self._closed = False
@@ -180,6 +185,7 @@ class _Attempt:
         self._try = 0
         self._asked: int | None = None
         self._is_answered = False
+        self._forget_waiter: Callable[[], None] = lambda: None
 
     def begin(self) -> None:
         self._owner.scheduler.call_at(self._deadline_ms, self._out_of_time)
@@ -256,7 +262,16 @@ class _Attempt:
         if not self._until_visible:
             self._finish(Outcome(reply.response))
             return
-        self._owner.replica.when_at(reply.offset, lambda: self._finish(Outcome(reply.response)))
+        owner = self._owner
+        self._forget_waiter = owner.replica.when_at(
+            reply.offset, lambda: self._finish(Outcome(reply.response))
+        )
+        if self._done is not None:
+            owner.scheduler.call_at(owner.clock.monotonic_ms() + BEHIND_MS, self._still_behind)
+
+    def _still_behind(self) -> None:
+        if self._done is not None:
+            self._owner.behind()
 
     def _out_of_time(self) -> None:
         if self._done is not None and self._asked is not None and not self._is_answered:
@@ -267,5 +282,6 @@ class _Attempt:
     def _finish(self, outcome: Outcome[Response]) -> None:
         done, self._done = self._done, None
         self._owner.waits_no_more(self)
+        self._forget_waiter()
         if done is not None:
             done(outcome)

@@ -89,8 +89,8 @@ class AppendLog(Protocol[RecordT_contra]):
     def next_offset(self) -> int: ...
 
     def append(self, records: Sequence[RecordT_contra]) -> int:
-        """One entry, and its offset.  OverloadedError: nothing was written, for want of room.  Any other
-        DlogError: it is not known to stand in the log."""
+        """One entry, and its offset.  OverloadedError: nothing was written, for want of room; NotLeaderError:
+        nothing was written, for others decide.  Any other DlogError: it is not known to stand in the log."""
         ...
 
 
@@ -304,13 +304,13 @@ class Runtime(Generic[RequestT, RecordT, ResponseT, EffectT]):
     ) -> bool:
         """Appends and replays.  False: the append failed, and the machine was discarded.
 
-        A log that is full has written nothing.  Whoever asked may ask again (`refusable`); a timer that went
-        off cannot, so what it wanted has to be found again by a new machine.
+        A log that is full, or whose leader is handing over, has written nothing.  Whoever asked may ask again
+        (`refusable`); a timer that went off cannot, so what it wanted has to be found again by a new machine.
         """
         if result.records:
             try:
                 offset = self._log.append(result.records)
-            except OverloadedError:
+            except (OverloadedError, NotLeaderError):
                 if refusable:
                     raise
                 offset = NO_OFFSET

@@ -22,6 +22,7 @@ from distributedlog.model.errors import (
     NotLeaderError,
     OverloadedError,
     RequestTimedOutError,
+    StorageError,
 )
 from distributedlog.raft import AddObserver
 from distributedlog.statemachine.runtime import RuntimeLimits
@@ -343,11 +344,37 @@ def handing_over_in_vain() -> tuple[Quorum, Node]:
     return quorum, node
 
 
-def test_an_append_that_fails_starts_the_machine_anew_and_it_goes_on_when_the_log_does() -> None:
+def test_while_it_hands_over_nothing_is_done_and_the_machine_stays() -> None:
     quorum, node = handing_over_in_vain()
-    assert isinstance(node.ask(setting("red")).error, LeadershipLostError)
-    assert isinstance(node.ask(setting("blue")).error, LoadInProgressError)
-    assert node.charges == [True, False]
+    assert isinstance(node.ask(setting("red")).error, NotLeaderError)
+    assert node.charges == [True]
+    for _ in range(10):
+        quorum.beat()
+    assert node.leads
+    asked = node.ask(setting("green"))
+    quorum.settle()
+    assert asked.reply.offset == node.replica.image.offset
+    assert node.charges == [True]
+
+
+def failing_log(monkeypatch: pytest.MonkeyPatch) -> tuple[Quorum, Node]:
+    """A leader whose log takes no entries, for a reason that says nothing of what was written."""
+    quorum = Quorum()
+    node = quorum.elect(1)
+
+    def propose(payload: bytes, done: object) -> int:
+        raise StorageError("nobody knows what was written")
+
+    monkeypatch.setattr(node.driver, "propose", propose)
+    return quorum, node
+
+
+def test_an_append_that_fails_starts_the_machine_anew_and_it_goes_on_when_the_log_does() -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        quorum, node = failing_log(monkeypatch)
+        assert isinstance(node.ask(setting("red")).error, LeadershipLostError)
+        assert isinstance(node.ask(setting("blue")).error, LoadInProgressError)
+        assert node.charges == [True, False]
     for _ in range(10):
         quorum.beat()
     assert node.leads
@@ -360,7 +387,7 @@ def test_an_append_that_fails_starts_the_machine_anew_and_it_goes_on_when_the_lo
 def test_while_appends_fail_the_machine_is_loaded_again_now_and_then_and_not_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    quorum, node = handing_over_in_vain()
+    quorum, node = failing_log(monkeypatch)
     node.ask(setting("red"))
     last_index = node.driver.status.last_index
     loads: list[int] = []

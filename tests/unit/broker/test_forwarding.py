@@ -5,6 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from distributedlog.broker.forwarding import (
+    BEHIND_MS,
     PAUSE_MS_MAX,
     PAUSE_MS_MIN,
     TRY_MS,
@@ -79,6 +80,7 @@ class Bench:
         self.replica = MetadataReplica()
         self.calls: list[Call] = []
         self.outcomes: list[Outcome[Response]] = []
+        self.behind: list[int] = []
         local = _Local(self, node_id) if node_id in voters else None
         self.forwarder = ControllerForwarder(
             node_id,
@@ -89,6 +91,7 @@ class Bench:
             clock=self.timers.clock,
             scheduler=self.timers,
             randomness=SeededRandomness(1),
+            behind=lambda: self.behind.append(self.timers.clock.monotonic_ms()),
         )
 
     def call(self, node_id: int, request: Request, timeout_ms: int, done: Done[ControllerReply]) -> None:
@@ -350,6 +353,37 @@ def test_who_hangs_after_the_answer_is_not_asked_again() -> None:
     assert len(bench.calls) == 1
     bench.commit(5)
     assert bench.outcomes[0].value() == BLOCK
+
+
+def test_an_image_that_does_not_come_to_show_it_is_told_of_once() -> None:
+    """Whoever feeds it may be cut off from the others."""
+    bench = Bench()
+    bench.ask(timeout_ms=5 * BEHIND_MS)
+    bench.last.answer(offset=5)
+    bench.timers.advance(BEHIND_MS - 1)
+    assert bench.behind == []
+    bench.timers.advance(3 * BEHIND_MS)
+    assert len(bench.behind) == 1
+    bench.commit(5)
+    assert bench.outcomes[0].value() == BLOCK
+
+
+def test_an_image_that_shows_it_soon_is_no_reason_to_complain() -> None:
+    bench = Bench()
+    bench.ask()
+    bench.last.answer(offset=5)
+    bench.commit(5)
+    bench.timers.advance(2 * BEHIND_MS)
+    assert bench.behind == []
+
+
+def test_who_waited_in_vain_leaves_nothing_behind() -> None:
+    bench = Bench()
+    for _ in range(50):
+        bench.ask(timeout_ms=100)
+        bench.last.answer(offset=5)
+        bench.timers.advance(100)
+    assert not bench.replica._waiters
 
 
 # --- what does no harm twice -------------------------------------------------------------------
