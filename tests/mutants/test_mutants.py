@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants import controller_mutants, storage_mutants
+from tests.mutants import broker_mutants, controller_mutants, storage_mutants
 from tests.mutants.harness import Mutant, assert_caught, run_tests, seed
 
-MUTANTS = [*storage_mutants.MUTANTS, *controller_mutants.MUTANTS]
+MUTANTS = [*storage_mutants.MUTANTS, *controller_mutants.MUTANTS, *broker_mutants.MUTANTS]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
