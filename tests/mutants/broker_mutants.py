@@ -1,4 +1,4 @@
-"""Bugs of a leader that acknowledges, serves or refuses wrongly; each is caught by the tests named with it."""
+"""Bugs of a leader that acknowledges, serves or refuses wrongly; the tests named with each catch it."""
 
 from tests.mutants.harness import Mutant
 
