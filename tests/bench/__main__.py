@@ -1,6 +1,7 @@
 """`python -m tests.bench [SECTION ...]`: runs the sections and prints their figures."""
 
 import importlib
+import math
 import platform
 import sys
 
@@ -14,6 +15,7 @@ SECTIONS = {
     "log": ("tests.bench.log", "tests.bench.codec", "tests.bench.compaction"),
     "protocol": ("tests.bench.protocol",),
     "control": ("tests.bench.control",),
+    "broker": ("tests.bench.broker",),
 }
 
 
@@ -24,7 +26,8 @@ def run(section: str, console: Console) -> None:
             figures: list[Figure] = importlib.import_module(module).run()
         for figure in figures:
             mark = {None: "", True: "reached", False: "MISSED"}[figure.reached]
-            table.add_row(figure.name, f"{figure.value:,.2f} {figure.unit}", figure.aim, mark)
+            value = "" if math.isnan(figure.value) else f"{figure.value:,.2f} {figure.unit}"
+            table.add_row(figure.name, value, figure.aim, mark)
     console.print(table)
 
 

@@ -1,5 +1,6 @@
 """The documentation's examples, as a reader would paste them: each page in an empty directory, in order."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.dev_cluster import DevCluster
+
 ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+WITH_BROKER = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ADDRESS = "127.0.0.1:9092"
 
 
 def _examples() -> list[tuple[Path, list[str]]]:
@@ -21,7 +27,7 @@ def test_examples_run_as_pasted(page: Path, blocks: list[str], tmp_path: Path) -
     for block in blocks:
         ran = subprocess.run(
             [sys.executable, "-W", "error", "-c", block],
-            cwd=tmp_path, capture_output=True, text=True, check=False,
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         assert ran.returncode == 0, f"{page.name}:\n{block}\n{ran.stderr}"
 
@@ -33,3 +39,24 @@ def test_the_first_example_prints_what_it_appended(tmp_path: Path) -> None:
             [sys.executable, "-c", first], cwd=tmp_path, capture_output=True, text=True, check=True
         )
         assert ran.stdout == expected
+
+
+def test_what_the_readme_says_of_a_broker_works_as_pasted(tmp_path: Path) -> None:
+    """Its Python, and its commands; only the address is another one."""
+    readme = (ROOT / "README.md").read_text()
+    (block,) = WITH_BROKER.findall(readme)
+    commands = [line.strip() for line in readme.splitlines() if re.match(r"    (echo .*)?dlog topic ", line)]
+    assert len(commands) == 3
+    with DevCluster(tmp_path / "ready.json", "--port", "0") as cluster:
+        bootstrap = cluster.ready()["bootstrap"]
+        environment = {**os.environ, "DLOG_BOOTSTRAP": bootstrap, "PATH": f"{BIN}:{os.environ['PATH']}"}
+        for command in commands[:2]:
+            subprocess.run(command, shell=True, env=environment, check=True, timeout=120)
+        subprocess.run(
+            [sys.executable, "-c", block.replace(ADDRESS, bootstrap)], check=True, timeout=120, cwd=tmp_path
+        )
+        read = subprocess.run(
+            commands[2], shell=True, env=environment, check=True, timeout=120, capture_output=True, text=True
+        )
+        assert read.stdout == "hello\nhello\n"
+        assert cluster.stop() == 0

@@ -12,6 +12,9 @@ waits for somebody who waits for him (a parked `acks=all` needs the followers' f
 
 So a frame that got its memory needs nothing more to be completed, and the sum of what is held is at most the
 limit, plus one small frame for each connection, plus one frame.
+
+Answers that clients have not taken are counted in the same way: beyond the limit in all of them, a request is
+begun only on a connection that has taken all of its own.
 """
 
 from collections import OrderedDict
@@ -39,6 +42,8 @@ class ServerLimits:
     in_flight_bytes_max: int = 512 * MIB
     response_bytes_per_connection_max: int = 64 * MIB
     """Answers that the client has not taken; beyond them nothing more is read from it."""
+    response_bytes_max: int = 512 * MIB
+    """Answers that no client has taken, in all."""
     idle_ms_max: int = 10 * MINUTE_MS
     setup_ms_max: int = 30 * SECOND_MS
     """Until the first whole request is here; also the time of grace for a frame that is begun."""
@@ -57,6 +62,7 @@ class ServerLimits:
             in_flight_bytes_per_connection_max=settings.queued_bytes_per_connection_max,
             in_flight_bytes_max=settings.queued_bytes_max,
             response_bytes_per_connection_max=settings.queued_bytes_per_connection_max,
+            response_bytes_max=settings.queued_bytes_max,
             idle_ms_max=settings.connections_idle_ms_max,
             setup_ms_max=settings.connection_setup_timeout_ms,
             stalled_ms_max=settings.request_timeout_ms,
@@ -79,6 +85,8 @@ class Admission:
         self._wakes_soon = False
         self.connections = 0
         self.in_flight_bytes = 0
+        self.untaken_bytes = 0
+        """Of answers, as each connection last counted them."""
 
     # --- connections ---------------------------------------------------------------------------
 
@@ -106,6 +114,10 @@ class Admission:
     @property
     def is_full(self) -> bool:
         return self.in_flight_bytes >= self._limits.in_flight_bytes_max
+
+    def is_backed_up(self, more_bytes: int) -> bool:
+        """Too much was answered and is not taken; `more_bytes` of it are not counted yet."""
+        return self.untaken_bytes + more_bytes >= self._limits.response_bytes_max
 
     def charge(self, count: int) -> None:
         """Counts what is here already."""

@@ -8,16 +8,20 @@ would copy every payload and know nothing of `sendfile`.
 Reading stops, and with it the handling of what is already read (`_backlog`), as long as one of these holds:
 
     too much is unanswered        bytes or number of requests of this connection
-    too much is not taken         bytes of answers that the client does not read
+    too much is not taken         bytes of answers that the client does not read; or that all clients do not,
+                                  and this one is one of them
     the broker is full            see `admission`
     the server drains
 
 Meanwhile the end of the stream goes unseen; it is asked for once in a while.
 
+Requests that came together are begun for SLICE_MS; then it is the turn of other connections.
+
 Time is looked after by the server's wheel (`look`).  It ends a connection that
 
     sent nothing of a request within `setup_ms_max` of its opening
-    sends a frame, or takes its answers, at less than BYTES_PER_SECOND_MIN after a time of grace
+    sends a frame, or takes its answers, at less than BYTES_PER_SECOND_MIN after a time of grace; or a large
+    frame so slowly that all of it would take longer than FRAME_MS_MAX: it holds room that others wait for
     asked nothing for `idle_ms_max` while nothing was on its way
 
 A connection ends by `close`, once: what is parked is cancelled, regions are closed, room is given back.
@@ -53,6 +57,9 @@ from distributedlog.ports.clock import Clock
 logger = logging.getLogger(__name__)
 
 RECEIPTS_PER_TURN: Final = 4
+SLICE_MS: Final = 5
+FRAME_MS_MAX: Final = 60_000
+"""Longer than any client waits for an answer."""
 HANG_UP_CHECK_MS: Final = 1000
 """How often a connection that is not read from is asked whether its client is still there."""
 
@@ -102,8 +109,8 @@ class Connection:
     __slots__ = (
         "_attends_soon", "_backlog", "_blocked_since_ms", "_draining", "_exchange", "_frame_since_ms", "_hub",
         "_incoming", "_is_reading", "_is_writing", "_last_request_ms", "_opened_ms", "_outgoing",
-        "_sent_bytes_then", "_socket", "_stopped_ms", "_waits_for_room", "connection_id", "due_ms",
-        "is_closed", "listener", "peer_host",
+        "_sent_bytes_then", "_socket", "_stopped_ms", "_untaken_bytes", "_waits_for_room", "connection_id",
+        "due_ms", "is_closed", "listener", "peer_host",
     )  # fmt: skip
 
     def __init__(
@@ -138,6 +145,8 @@ class Connection:
         self._stopped_ms = 0
         self._blocked_since_ms: int | None = None
         self._sent_bytes_then = 0
+        self._untaken_bytes = 0
+        """What of our answers is counted in `admission`."""
         self.due_ms = NEVER_MS
         hub.wheel.add(self, self._opened_ms + min(hub.limits.setup_ms_max, hub.limits.idle_ms_max))
         hub.loop.add_reader(accepted.fileno(), self._on_readable)
@@ -200,6 +209,8 @@ class Connection:
                 exchange.collect()
             while backlog and self._may_begin():
                 exchange.handle(backlog.popleft(), now_ms)
+                if backlog and self._hub.clock.monotonic_ms() - now_ms >= SLICE_MS:
+                    break  # `_regulate` sees to the rest
             if self._incoming.failure is not None and not backlog:
                 raise self._incoming.failure
         except (MalformedMessageError, UnsupportedVersionError) as error:
@@ -214,7 +225,13 @@ class Connection:
     def _settle(self, now_ms: int) -> None:
         self._flush(now_ms)
         if not self.is_closed:
+            if self._outgoing.queued_bytes != self._untaken_bytes:
+                self._count_untaken(self._outgoing.queued_bytes)
             self._regulate(now_ms)
+
+    def _count_untaken(self, untaken_bytes: int) -> None:
+        self._hub.admission.untaken_bytes += untaken_bytes - self._untaken_bytes
+        self._untaken_bytes = untaken_bytes
 
     def _end(self, reason: str, text: str, now_ms: int) -> None:
         """Closes it, after what was answered before."""
@@ -225,10 +242,12 @@ class Connection:
 
     def _may_begin(self) -> bool:
         """Nothing speaks against one more request."""
+        queued_bytes = self._outgoing.queued_bytes
         if (
             self._waits_for_room
             or self._draining
-            or self._outgoing.queued_bytes > self._hub.limits.response_bytes_per_connection_max
+            or queued_bytes > self._hub.limits.response_bytes_per_connection_max
+            or (queued_bytes and self._hub.admission.is_backed_up(queued_bytes - self._untaken_bytes))
         ):
             return False
         if self._exchange:
@@ -355,7 +374,7 @@ class Connection:
             return
         if incoming.is_under_way:
             yield (
-                self._frame_since_ms + limits.setup_ms_max + _allowed_ms(incoming.filled),
+                self._frame_since_ms + limits.setup_ms_max + _frame_ms(incoming.filled, incoming.frame_size),
                 SLOW_REQUEST,
                 f"{incoming.filled} bytes of a frame of {incoming.frame_size} came in time",
             )
@@ -382,6 +401,7 @@ class Connection:
             hub.loop.remove_writer(self._socket.fileno())
         hub.wheel.remove(self)
         hub.admission.forget(self)
+        self._count_untaken(0)
         self._exchange.close()
         self._outgoing.close()
         held = self._incoming.reserved_bytes
@@ -398,3 +418,10 @@ class Connection:
 def _allowed_ms(count: int) -> int:
     """How long so many bytes may take."""
     return count * 1000 // BYTES_PER_SECOND_MIN
+
+
+def _frame_ms(filled: int, frame_size: int) -> int:
+    """How long so many bytes of a frame may take."""
+    if frame_size <= SMALL_FRAME_BYTES_MAX:
+        return _allowed_ms(filled)
+    return min(_allowed_ms(filled), filled * FRAME_MS_MAX // frame_size)

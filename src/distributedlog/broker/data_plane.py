@@ -11,13 +11,17 @@ Called on the data loop only, in this order.
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from time import perf_counter
 from typing import Final, TypeVar
 
 from distributedlog.broker.addresses import WILDCARDS
 from distributedlog.broker.addresses import Endpoint as Address
+from distributedlog.broker.admission import ServerLimits
 from distributedlog.broker.bridge import ControllerBridge, MetadataView
+from distributedlog.broker.coordinators import GroupCoordinators, group_config
 from distributedlog.broker.delayed import Delayed
+from distributedlog.broker.descriptors import raise_limit, share
 from distributedlog.broker.fetch_sessions import FetchSessionCache
 from distributedlog.broker.gateway.bridge import GATEWAY_LISTENER, GatewayBridge
 from distributedlog.broker.gateway.service import BrokerService
@@ -91,9 +95,12 @@ class DataPlane:
         self._server: KafkaServer | None = None
         self._services: Services | None = None
         self._producer_ids: ProducerIds | None = None
+        self._groups: GroupCoordinators | None = None
+        self._descriptors = share(raise_limit(), settings.connections_max)
         self.partitions = PartitionSet.open(
             disk,
             settings,
+            open_files_max=self._descriptors.open_files_max,
             clock=clock,
             randomness=randomness,
             scheduler=self._scheduler,
@@ -117,6 +124,15 @@ class DataPlane:
             return block
 
         self._producer_ids = ProducerIds(fetch_block)
+        self._groups = GroupCoordinators(
+            group_config(settings),
+            self.partitions.signals,
+            lambda: view.image,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            executor=PostingExecutor(self._executor, self._scheduler),
+            randomness=self._randomness,
+        )
         services = self._services = Services(
             settings=settings,
             clock=self._clock,
@@ -126,10 +142,14 @@ class DataPlane:
             delayed=Delayed(self.partitions.signals, clock=self._clock, scheduler=self._scheduler),
             fetch_sessions=FetchSessionCache(settings.fetch_session_slots_max, randomness=self._randomness),
             producer_ids=self._producer_ids,
+            groups=self._groups,
             metrics=self._metrics,
         )
         warmer = PageWarmer(PostingExecutor(self._executor, self._scheduler))
-        self._server = KafkaServer(settings, services, self._loop, metrics=self._metrics, warmer=warmer)
+        limits = replace(ServerLimits.of(settings), connections_max=self._descriptors.connections_max)
+        self._server = KafkaServer(
+            settings, services, self._loop, metrics=self._metrics, limits=limits, warmer=warmer
+        )
         self._server.start()
         return advertised(settings, self._server.addresses)
 
@@ -159,9 +179,11 @@ class DataPlane:
     def _image_changed(self, old: MetadataImage, image: MetadataImage) -> None:
         self.partitions.apply_image(image)
         if old.topic_ids is not image.topic_ids:
-            for change in changes(old.topic_ids, image.topic_ids):
-                if change.new is None:
-                    self._metrics.forget_topic(change.key)
+            removed = [each.key for each in changes(old.topic_ids, image.topic_ids) if each.new is None]
+            for name in removed:
+                self._metrics.forget_topic(name)
+            if removed and self._groups is not None:
+                self._groups.topics_removed(removed)
 
     def _families(self) -> Iterator[Family]:
         """What a scrape shows of the partitions."""
@@ -189,6 +211,8 @@ class DataPlane:
         """Blocks until the logs are closed."""
         if self._producer_ids is not None:
             self._producer_ids.close()
+        if self._groups is not None:
+            self._groups.close()
         if cleanly:
             self.partitions.close(broker_epoch=broker_epoch)
         else:

@@ -18,8 +18,9 @@ A follower's fetch is also released when the high watermark rises: it must hear 
 fetch is released early, with fewer bytes than it wanted, while a transaction is open: how many of them it may
 read is not known without looking.
 
-How many may be parked is bounded.  Beyond that nobody waits: a fetch is answered at once, a produce as if its
-time were over.  All of it is soft state, of the data loop.
+How many may be parked is bounded, produces and fetches each by themselves: readers who wait for ever must not
+keep writers from being told.  Beyond that nobody waits: a fetch is answered at once, a produce as if its time
+were over.  All of it is soft state, of the data loop.
 """
 
 import asyncio
@@ -36,6 +37,9 @@ from distributedlog.replication.partition import Partition
 
 BUCKET_MS: Final = 4
 PARKED_MAX: Final = 100_000
+"""Of each kind."""
+AWAITED_MAX: Final = 500_000
+"""Partitions of all fetches: one of a session names them in no bytes, and yet each takes some memory."""
 TIMEOUT_MS_MAX: Final = 24 * 60 * 60 * 1000
 SPARE_BUCKETS: Final = 64
 
@@ -153,12 +157,17 @@ class Delayed:
         clock: Clock,
         scheduler: Scheduler,
         parked_max: int = PARKED_MAX,
+        awaited_max: int = AWAITED_MAX,
     ) -> None:
         self._clock = clock
         self._scheduler = scheduler
         self._parked_max = parked_max
+        self._awaited_max = awaited_max
         self._last_number = 0
-        self._parked_count = 0
+        self._produce_count = 0
+        self._fetch_count = 0
+        self._awaited_count = 0
+        """Partitions of all parked fetches."""
         self._produces: dict[Partition, dict[int, ParkedProduce]] = {}
         self._fetches: dict[Partition, dict[int, ParkedFetch]] = {}
         self._buckets: dict[int, dict[int, Parked]] = {}
@@ -170,7 +179,7 @@ class Delayed:
 
     @property
     def parked_count(self) -> int:
-        return self._parked_count
+        return self._produce_count + self._fetch_count
 
     # --- parking -------------------------------------------------------------------------------
 
@@ -185,12 +194,13 @@ class Delayed:
         codes = [partition.acknowledged(end_offset) for partition, end_offset in awaited]
         self._last_number += 1
         parked = ParkedProduce(self._last_number, awaited, codes, done)
-        if parked.open_count == 0 or timeout_ms <= 0 or self._parked_count >= self._parked_max:
+        if parked.open_count == 0 or timeout_ms <= 0 or self._produce_count >= self._parked_max:
             parked.is_done = True
             parked.finish()
             return None
         for partition in parked.places:
             self._produces.setdefault(partition, {})[parked.number] = parked
+        self._produce_count += 1
         self._park(parked, timeout_ms)
         return parked
 
@@ -205,16 +215,23 @@ class Delayed:
         reader must see, or `max_wait_ms` are over.  Perhaps at once: nothing is parked then."""
         self._last_number += 1
         parked = ParkedFetch(self._last_number, awaited, bytes_wanted, done)
-        if bytes_wanted <= 0 or max_wait_ms <= 0 or self._parked_count >= self._parked_max:
+        if bytes_wanted <= 0 or max_wait_ms <= 0 or not self._has_room_for(parked):
             parked.is_done = True
             done()
             return None
         for each in awaited:
             self._fetches.setdefault(each.partition, {})[parked.number] = parked
+        self._fetch_count += 1
+        self._awaited_count += len(parked.awaited)
         self._park(parked, max_wait_ms)
         for each in awaited:
             each.partition.hurry()
         return parked
+
+    def _has_room_for(self, fetch: ParkedFetch) -> bool:
+        if self._fetch_count >= self._parked_max:
+            return False
+        return self._awaited_count + len(fetch.awaited) <= self._awaited_max
 
     def cancel(self, parked: Parked) -> None:
         """Nobody waits for it any more: `done` is not called."""
@@ -299,7 +316,6 @@ class Delayed:
             bucket = self._buckets[number] = {}
             heapq.heappush(self._bucket_order, number)
         bucket[parked.number] = parked
-        self._parked_count += 1
         self._arm_for(number)
 
     def _arm_for(self, number: int) -> None:
@@ -313,22 +329,38 @@ class Delayed:
             return
         self._armed_bucket = None
         now_ms = self._clock.monotonic_ms()
-        while self._bucket_order and self._bucket_order[0] * BUCKET_MS <= now_ms:
-            bucket = self._buckets.get(heapq.heappop(self._bucket_order), {})
+        try:
+            while self._bucket_order and self._bucket_order[0] * BUCKET_MS <= now_ms:
+                self._empty(heapq.heappop(self._bucket_order))
+        finally:  # one that fails must not stop the clock for the others
+            if self._bucket_order:
+                self._arm_for(self._bucket_order[0])  # whoever was released may have parked again, for later
+
+    def _empty(self, number: int) -> None:
+        bucket = self._buckets.get(number, {})
+        try:
             for parked in list(bucket.values()):
                 self._release(parked)
-        if self._bucket_order:
-            self._arm_for(self._bucket_order[0])  # whoever was released may have parked again, for later
+        except BaseException:
+            if self._buckets.get(number):
+                heapq.heappush(self._bucket_order, number)
+            raise
 
     def _unpark(self, parked: Parked) -> bool:
         """Takes it out of everything; False if it was out already."""
         if parked.is_done:
             return False
         parked.is_done = True
-        self._parked_count -= 1
+        partitions = parked.partitions()
         waiting: dict[Partition, dict[int, ParkedProduce]] | dict[Partition, dict[int, ParkedFetch]]
-        waiting = self._produces if isinstance(parked, ParkedProduce) else self._fetches
-        for partition in parked.partitions():
+        if isinstance(parked, ParkedProduce):
+            waiting = self._produces
+            self._produce_count -= 1
+        else:
+            waiting = self._fetches
+            self._fetch_count -= 1
+            self._awaited_count -= len(partitions)
+        for partition in partitions:
             on_partition = waiting.get(partition)
             if on_partition is not None:
                 on_partition.pop(parked.number, None)

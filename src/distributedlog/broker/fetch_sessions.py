@@ -16,7 +16,8 @@ session last told; or if it must send the reader elsewhere.  One that returned r
 session's order, so that none starves when the answer is full.
 
 There is a bounded number of sessions, and of partitions in all of them together: beyond that a client gets
-no session, or loses the one that grew, and names all its partitions each time.  A new session takes the place
+no session, or loses the one that grew, and names all its partitions each time.  So does who names what is too
+long to be a topic's name: it would be kept as long as the session.  A new session takes the place
 of one that was unused for `eviction_ms`; else of one that is worth less: a consumer's for a follower, a
 smaller one that is older than `eviction_ms`.
 
@@ -29,7 +30,7 @@ from typing import Final, NamedTuple
 
 from distributedlog.model.config import INT32_MAX, MINUTE_MS
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.ids import Uuid
+from distributedlog.model.ids import TOPIC_NAME_LENGTH_MAX, Uuid
 from distributedlog.ports.randomness import Randomness
 
 NO_SESSION: Final = 0
@@ -261,9 +262,7 @@ class FetchSessionCache:
             return FetchContext({}, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             return FetchContext({}, error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        size_before = len(session.partitions)
-        session.update(partitions, forgotten)
-        if len(session.partitions) > size_before and self.partition_count > self._partitions_max:
+        if not self._grows_within_bounds(session, partitions, forgotten):
             del self._sessions[session_id]
             return FetchContext({}, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
@@ -273,6 +272,18 @@ class FetchSessionCache:
         session.epoch = next_epoch(session.epoch)
         wanted = {key: cached.wanted for key, cached in session.partitions.items()}
         return FetchContext(wanted, session=session)
+
+    def _grows_within_bounds(
+        self,
+        session: FetchSession,
+        partitions: Mapping[PartitionKey, FetchPartition],
+        forgotten: Iterable[PartitionKey],
+    ) -> bool:
+        if not _are_names(partitions):
+            return False
+        size_before = len(session.partitions)
+        session.update(partitions, forgotten)
+        return len(session.partitions) <= size_before or self.partition_count <= self._partitions_max
 
     def create(
         self,
@@ -284,7 +295,7 @@ class FetchSessionCache:
         now_ms: int,
     ) -> int:
         """A session of these partitions, to which these answers are told; 0 if there is no slot for it."""
-        if self.partition_count + len(partitions) > self._partitions_max:
+        if self.partition_count + len(partitions) > self._partitions_max or not _are_names(partitions):
             return NO_SESSION
         if not self._has_slot(is_follower, len(partitions), now_ms):
             return NO_SESSION
@@ -335,3 +346,8 @@ class FetchSessionCache:
             if session.is_settled or (for_follower and not session.is_follower)
         )
         return min(candidates, key=lambda session: session.worth, default=None)
+
+
+def _are_names(keys: Iterable[PartitionKey]) -> bool:
+    """No topic is named with more than a topic's name can have."""
+    return all(not isinstance(topic, str) or len(topic) <= TOPIC_NAME_LENGTH_MAX for topic, _ in keys)

@@ -16,6 +16,7 @@ session timeout, when the controller has fenced it: it is CUT_OFF, and must not 
 What a crash does: the next process has another incarnation and registers anew.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -41,6 +42,8 @@ from distributedlog.model.errors import (
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.executor import Outcome
 from distributedlog.ports.randomness import Randomness
+
+logger = logging.getLogger(__name__)
 
 NO_EPOCH: Final = -1
 REGISTER_AGAIN_MS: Final = 250
@@ -144,6 +147,8 @@ class BrokerLife:
         self._heard_ms = clock.monotonic_ms()
         self._sequence = 0
         self._duplicate_since_ms: int | None = None
+        self._refused_why: type[BaseException] | None = None
+        """Of the last registration; what is said of it is said once."""
         self._left: Callable[[], None] | None = None
         self._stopped = False
 
@@ -194,12 +199,16 @@ class BrokerLife:
             assert isinstance(reply, RegisterBrokerReply)
             self.epoch = reply.broker_epoch
             self._duplicate_since_ms = None
+            self._refused_why = None
             self._heard_ms = self._clock.monotonic_ms()
             self._move(LifeEvent.REGISTERED)
             self._forwarder.replica.when_at(self.epoch, lambda: self._prepare(lambda: self._beat_in(0)))
         elif isinstance(error, _REFUSED_FOR_GOOD) or self._is_duplicate_for_good(error):
             self._failed(error)
         else:
+            if self._refused_why is not type(error):
+                self._refused_why = type(error)
+                logger.warning("not registered yet, and trying on: %s", error)
             self._after(self._jittered(REGISTER_AGAIN_MS), self._register)
 
     def _is_duplicate_for_good(self, error: BaseException) -> bool:

@@ -15,7 +15,6 @@ import asyncio
 import gc
 import logging
 import os
-import resource
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -45,7 +44,6 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 3
 EXIT_HURRIED: Final = 130
 METADATA_FILES_MAX: Final = 64
-DESCRIPTORS_WANTED: Final = 65_536
 
 
 class Node:
@@ -227,8 +225,6 @@ def _tell_office(is_active: bool) -> None:
 def run_node(settings: NodeSettings, *, on_ready: Callable[[ReadyReport], None]) -> int:
     """Runs a node until it is told to stop; its exit code.  What is wrong before it serves is raised."""
 
-    _raise_descriptor_limit()
-
     async def main() -> int:
         loop = asyncio.get_running_loop()
         node = Node(settings, loop)
@@ -246,11 +242,3 @@ def run_node(settings: NodeSettings, *, on_ready: Callable[[ReadyReport], None])
         return await node.run(on_ready)
 
     return asyncio.run(main())
-
-
-def _raise_descriptor_limit() -> None:
-    """As far as one may: every connection and every open file takes a descriptor."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(DESCRIPTORS_WANTED, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

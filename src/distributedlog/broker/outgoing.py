@@ -11,7 +11,9 @@ The queue owns its regions: each is closed exactly once, when its bytes are sent
 A region whose file was truncated meanwhile raises; part of an answer may be sent by then, so all that is
 left to do is to close the connection.
 
-One call sends at most TURN_BYTES, so that a client that reads as fast as we write holds up nobody.
+One call sends at most about TURN_BYTES, so that a client that reads as fast as we write holds up nobody.
+What is then left of little size goes with it: the last bytes of an answer behind a large region would else
+cost another turn of the loop.
 
 Pages that are not in memory would make `sendfile` wait for the disk, and the loop with it.  A `Warmer`, if
 there is one, is asked before a large region is begun; it may have its pages read in a thread first.
@@ -35,6 +37,7 @@ from distributedlog.storage.files import FileRegion
 
 SENDFILE_MIN: Final = 64 * KIB
 TURN_BYTES: Final = 1 * MIB
+TAIL_BYTES_MAX: Final = 1 * KIB
 GATHERED_PARTS_MAX: Final = 256
 _NO_SENDFILE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
@@ -92,7 +95,7 @@ class Outgoing:
         while parts:
             if self._warming is not None:
                 return Sent.WARMING
-            if self.sent_bytes >= turn_end:
+            if self.sent_bytes >= turn_end and self.queued_bytes > TAIL_BYTES_MAX:
                 return Sent.TURN_OVER
             first = parts[0]
             try:

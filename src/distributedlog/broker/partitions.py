@@ -14,9 +14,9 @@ is caught up with the cluster: logs that it does not know, or knows under anothe
 deleted and created again, while this broker was down), are deleted.  That is refused if the image is of
 another cluster than the directory.
 
-What fails: no room, and a log cannot be made: later.  A damaged log: its partition says KAFKA_STORAGE_ERROR,
-the others are served.  A failed write or sync: the directory is out of use, every partition fails, and
-`on_failure` is told.
+What fails: no room, and a log cannot be made: later.  A log that cannot be opened: its partition says
+KAFKA_STORAGE_ERROR, the others are served; unless it is damaged it is tried again.  A failed write or sync:
+the directory is out of use, every partition fails, and `on_failure` is told.
 
 A crash leaves logs to recover, and at most an older checkpoint.  `close` leaves nothing to recover.
 """
@@ -58,6 +58,7 @@ from distributedlog.storage.checkpoints import (
     decode_offsets,
     encode_partition_metadata,
 )
+from distributedlog.storage.files import OPEN_FILES_MAX
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.store import LogStore
 
@@ -65,7 +66,7 @@ T = TypeVar("T")
 
 SLICE_MS: Final = 5
 MAKE_ROOM_INTERVAL_MS: Final = 1_000
-SYNC_REST_MS: Final = 5
+SYNC_REST_MS: Final = 25
 """Between two syncs of a log that is written to all the time and that nobody waits for."""
 
 _logger = logging.getLogger("distributedlog.broker")
@@ -142,6 +143,7 @@ class PartitionSet:
         executor: Executor,
         on_failure: Callable[[StorageError], None],
         image: MetadataImage | None = None,
+        open_files_max: int = OPEN_FILES_MAX,
     ) -> "PartitionSet":
         """Recovers every log of the data directory; blocks so long.
 
@@ -164,6 +166,7 @@ class PartitionSet:
             randomness=randomness,
             config=settings.log,
             config_of=lambda key: configs.log_config(known, key.topic),
+            open_files_max=open_files_max,
             on_failure=failed,
         )
         _forget_guessed_high_watermarks(store)
@@ -388,10 +391,17 @@ class PartitionSet:
             self._postponed[topic_id, partition_id] = None
             return
         except StorageError as error:
-            _logger.error("the log of %s cannot be opened: %s", key, error)
-            self.unavailable[key] = error
+            self._cannot_open(key, error)
+            if not isinstance(error, CorruptLogError):  # too many files may be open, and later fewer
+                self._postponed[topic_id, partition_id] = None
             return
         self._put_up(key, topic_id, log, wanted)
+
+    def _cannot_open(self, key: TopicPartition, error: StorageError) -> None:
+        known = self.unavailable.get(key)
+        if known is None or str(known) != str(error):
+            _logger.error("the log of %s cannot be opened: %s", key, error)
+        self.unavailable[key] = error
 
     def _put_up(self, key: TopicPartition, topic_id: Uuid, log: PartitionLog, wanted: PartitionState) -> None:
         self.unavailable.pop(key, None)

@@ -17,19 +17,27 @@ What an error does: a write or sync that fails is never tried again, and an entr
 cannot apply is never passed over.  The driver stops, `failed` is told, and whoever waits gets
 LeadershipLostError, because nobody knows what will become of it.  A stopped driver refuses requests.
 
+Two refusals are no failures.  A full disk has written nothing, and is waited for as a slow one would be: the
+same state and entries are written again, until there is room.  (Not so where a log is cut or replaced: what
+was done of that is not known, and the driver stops.)  A state too large for a snapshot keeps its log: every
+node would refuse it at the same entry, now and after each restart, and none would be left.
+
 `progressed` is called after every change that may concern who leads or what is applied: it is where the
 owner looks at `status`.  It may itself propose; what that leads to is told by another call.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from distributedlog.model.errors import (
     ConsensusError,
+    DiskFullError,
     LeadershipLostError,
     MalformedMessageError,
     NotLeaderError,
+    RecordTooLargeError,
 )
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.executor import Done, Executor, Outcome
@@ -54,6 +62,10 @@ from distributedlog.raft import (
 )
 
 INCARNATION_MAX = 2**62
+DISK_FULL_PAUSE_MS: Final = 500
+"""Before what found no room is written again."""
+
+logger = logging.getLogger(__name__)
 
 
 class Loaded(NamedTuple):
@@ -86,7 +98,8 @@ class RaftStorage(Protocol):
         ...
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Continues the log; durable after `sync`."""
+        """Continues the log; durable after `sync`.  The same ones again, because that found no room, are not
+        appended twice."""
         ...
 
     def sync(self) -> None: ...
@@ -181,6 +194,7 @@ class RaftDriver:
         self._wake_ms: int | None = None
         self._pumping = False
         self._stopped = False
+        self._disk_is_full = False
 
         recovered = _recover(storage, randomness)
         if recovered.snapshot is not None:
@@ -327,11 +341,26 @@ class RaftDriver:
     def _persisted(self, persist: Persist, outcome: Outcome[None]) -> None:
         if self._stopped:
             return
+        if isinstance(outcome.error, DiskFullError) and _may_be_written_again(persist):
+            self._persist_later(persist, outcome.error)
+            return
         if outcome.error is not None:
             self._fail(outcome.error)
             return
+        self._disk_is_full = False
         self.node.advance(persist)
         self._pump()
+
+    def _persist_later(self, persist: Persist, error: DiskFullError) -> None:
+        if not self._disk_is_full:
+            self._disk_is_full = True
+            logger.warning("consensus waits for room on the disk: %s", error)
+
+        def again() -> None:
+            if not self._stopped:
+                self._begin_persist(persist)
+
+        self._scheduler.call_at(self._clock.monotonic_ms() + DISK_FULL_PAUSE_MS, again)
 
     def _apply(self, committed: Sequence[Entry]) -> None:
         for entry in committed:
@@ -343,7 +372,13 @@ class RaftDriver:
                 proposal.done(Outcome(error=_lost()) if lost else Outcome(result))
         if self._applied_index - self._snapshot_index >= self._snapshot_interval_entries:
             self._snapshot_index = self._applied_index
+            self._take_snapshot()
+
+    def _take_snapshot(self) -> None:
+        try:
             self.node.take_snapshot(self._applied_index, self._machine.snapshot())
+        except RecordTooLargeError as error:
+            logger.error("the metadata log is kept whole: %s", error)
 
     def _answer_reads(self) -> None:
         while self._reads_confirmed and self._reads_confirmed[0].read_index <= self._applied_index:
@@ -368,6 +403,11 @@ class RaftDriver:
         proposals, self._proposals = self._proposals, {}
         for proposal in proposals.values():
             proposal.done(Outcome(error=_lost()))
+
+
+def _may_be_written_again(persist: Persist) -> bool:
+    """Every step of it leaves things as they were, or as they are to be, if there is no room for it."""
+    return not persist.snapshot_installed and persist.truncate_from is None
 
 
 def _lost() -> LeadershipLostError:

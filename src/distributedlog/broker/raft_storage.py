@@ -73,6 +73,8 @@ class LogRaftStorage:
         self._hard_state = HardState()
         self._recovery_point = 0
         self._synced_index = 0
+        self._unsynced: tuple[Entry, ...] = ()
+        """Appended last, and not synced for want of room."""
         self._opened: PartitionLog | None = None
         self._cut_at: int | None = None
         self.report: RecoveryReport | None = None
@@ -123,7 +125,9 @@ class LogRaftStorage:
         body = self._read(SNAPSHOT_FILE)
         if body is None or len(body) < _SNAPSHOT.size:
             return None, True
-        _, index, term, length = _SNAPSHOT.unpack_from(body)
+        version, index, term, length = _SNAPSHOT.unpack_from(body)
+        if version != _VERSION:
+            raise CorruptLogError(f"{self._directory}/{SNAPSHOT_FILE} is of the unknown version {version}")
         start = _SNAPSHOT.size
         try:
             membership = codec.decode_membership(body[start : start + length])
@@ -265,11 +269,15 @@ class LogRaftStorage:
         self._log.truncate_to(index - 1, self._clock.wall_ms())
 
     def append(self, entries: Sequence[Entry]) -> None:
+        if tuple(entries) == self._unsynced:
+            return
         batches = b"".join(_encode(entry, self._synced_index) for entry in entries)
         self._log.append_as_follower(batches, now_ms=self._clock.wall_ms())
+        self._unsynced = tuple(entries)
 
     def sync(self) -> None:
         self._log.sync()
+        self._unsynced = ()
         self._synced_index = self._log.end_offset
 
     def trim_before(self, index: int) -> None:

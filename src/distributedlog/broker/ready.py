@@ -4,9 +4,11 @@
      "gateway": "127.0.0.1:9094", "ops": "127.0.0.1:9644", "data_dir": "..."}
 
 The addresses are those in fact listened on, so port 0 of the settings shows as what was chosen.  What is
-turned off is null.  A file is replaced atomically: a reader finds no report or a whole one.
+turned off is null.  A file is replaced atomically: a reader finds no report or a whole one.  One of an
+earlier run is removed before anything is started: it speaks of a process that is gone.
 """
 
+import contextlib
 import json
 import os
 from typing import NamedTuple
@@ -24,6 +26,12 @@ class ReadyReport(NamedTuple):
 
     def to_json(self) -> str:
         return json.dumps(self._asdict())
+
+
+def remove_old_report(path: str) -> None:
+    """What cannot be removed cannot be replaced either, and is complained of then."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 def write_file_atomically(path: str, text: str) -> None:

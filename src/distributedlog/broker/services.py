@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from distributedlog.broker.coordinators import GroupCoordinators
     from distributedlog.broker.delayed import Delayed
     from distributedlog.broker.fetch_sessions import FetchSessionCache
     from distributedlog.broker.partitions import PartitionSet
@@ -48,4 +49,5 @@ class Services:
     delayed: "Delayed"
     fetch_sessions: "FetchSessionCache"
     producer_ids: "ProducerIds"
+    groups: "GroupCoordinators"
     metrics: TrafficMetrics

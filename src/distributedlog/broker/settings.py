@@ -111,6 +111,7 @@ SECTIONS: Final = {
     "listeners": "Listeners",
     "controller_quorum_voters": "The controllers",
     "auto_create_topics": "Topics and replication",
+    "offsets_topic_partitions": "Groups and offsets",
     "socket_request_bytes_max": "Limits",
     "retention_check_interval_ms": "Upkeep",
     "log_format": "What the process says of itself",
@@ -228,6 +229,49 @@ class NodeSettings:
         "A follower that has not caught up for this long leaves the in-sync replicas.",
         low=100, high=INT64_MAX,
     )  # fmt: skip
+
+    offsets_topic_partitions: int = _number(
+        50,
+        "offsets.topic.num.partitions",
+        "Of the topic that keeps groups and their offsets.",
+        low=1,
+        high=10_000,
+    )
+    offsets_topic_replication_factor: int = _number(
+        1,
+        "offsets.topic.replication.factor",
+        "Of the same; at most as many as there are brokers.",
+        low=1,
+        high=1_000,
+    )
+    offsets_topic_segment_bytes: int = _number(
+        100 * MIB, "offsets.topic.segment.bytes", "Of the same: how large its segments grow.", low=1024
+    )
+    offsets_retention_minutes: int = _number(
+        7 * 24 * 60,
+        "offsets.retention.minutes",
+        "A group without members keeps its offsets this long.",
+        low=1,
+    )
+    offsets_retention_check_ms: int = _number(
+        10 * MINUTE_MS,
+        "offsets.retention.check.interval.ms",
+        "How often expired offsets are looked for.",
+        low=1,
+    )
+    offset_metadata_bytes_max: int = _number(
+        4096, "offset.metadata.max.bytes", "What a client may store with an offset.", high=32_000
+    )
+    group_session_timeout_ms_min: int = _number(
+        6 * SECOND_MS, "group.min.session.timeout.ms", "The shortest session a member may ask for.", low=1
+    )
+    group_session_timeout_ms_max: int = _number(
+        30 * MINUTE_MS, "group.max.session.timeout.ms", "The longest session a member may ask for.", low=1
+    )
+    group_initial_rebalance_delay_ms: int = _number(
+        3 * SECOND_MS, "group.initial.rebalance.delay.ms", "How long an empty group waits for more members."
+    )
+    group_members_max: int = _number(10_000, "group.max.size", "Members that one group may have.", low=1)
 
     socket_request_bytes_max: int = _number(
         100 * MIB, "socket.request.max.bytes", "The largest request that is read.", low=1024
@@ -396,6 +440,8 @@ def _check_times(settings: NodeSettings) -> None:
             f"broker.heartbeat.interval.ms is {settings.broker_heartbeat_interval_ms}: two must fit into "
             f"broker.session.timeout.ms, {settings.broker_session_timeout_ms}"
         )
+    if settings.group_session_timeout_ms_min > settings.group_session_timeout_ms_max:
+        raise ConfigError("group.min.session.timeout.ms is over group.max.session.timeout.ms")
     if settings.queued_bytes_per_connection_max > settings.queued_bytes_max:
         raise ConfigError("queued.bytes.per.connection.max is over queued.bytes.max")
 

@@ -73,9 +73,11 @@ class TimingWheel(Generic[T]):
 
     def _on_tick(self) -> None:
         self._timer = None
-        self.advance(self._clock.monotonic_ms())
-        if self._buckets and self._timer is None:
-            self._timer = self._loop.call_later(self._tick_ms / 1000, self._on_tick)
+        try:
+            self.advance(self._clock.monotonic_ms())
+        finally:  # one item that fails must not stop the clock for the others
+            if self._buckets and self._timer is None:
+                self._timer = self._loop.call_later(self._tick_ms / 1000, self._on_tick)
 
     def advance(self, now_ms: int) -> None:
         """Looks at all whose tick has passed."""
@@ -85,12 +87,17 @@ class TimingWheel(Generic[T]):
         else:
             passed = [tick for tick in range(self._done_tick + 1, last + 1) if tick in self._buckets]
         self._done_tick = max(self._done_tick, last)
-        for tick in passed:
-            # Looking at one may remove another: take them one by one.
-            bucket = self._buckets.get(tick)
-            while bucket:
-                self._look(bucket.pop(), now_ms)
-            self._buckets.pop(tick, None)
+        try:
+            for tick in passed:
+                # Looking at one may remove another: take them one by one.
+                bucket = self._buckets.get(tick)
+                while bucket:
+                    self._look(bucket.pop(), now_ms)
+                self._buckets.pop(tick, None)
+        except BaseException:
+            left = [tick for tick in passed if self._buckets.get(tick)]
+            self._done_tick = min([self._done_tick, *(tick - 1 for tick in left)])
+            raise
 
     def _look(self, item: T, now_ms: int) -> None:
         due_ms = item.look(now_ms)

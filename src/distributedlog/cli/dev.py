@@ -114,11 +114,14 @@ def dev(
             raise click.UsageError(f"--set {name}: dlog dev decides that itself; see dlog server start")
     overrides.setdefault("auto.create.topics.enable", "true" if auto_create else "false")
     overrides.setdefault("drain.timeout.ms", str(DRAIN_MS))
+    # Whoever tries something out starts one consumer, and should not wait for others.
+    overrides.setdefault("group.initial.rebalance.delay.ms", "0")
     with _handled(_leave), _directory(data_dir) as directory, PortReservations() as reservations:
         manifest = settle_manifest(directory, brokers, port, reservations)
         drain_seconds = _check_settings(directory, manifest, overrides)
         manifest = _format(directory, manifest, overrides)
         told = _Teller(directory, ready_file, is_kept=data_dir is not None)
+        told.forget_old_report()
         plans = [
             Plan(node.id, _arguments(directory, manifest, node, overrides), node.log_path(directory))
             for node in manifest.nodes
@@ -276,6 +279,13 @@ class _Teller:
         self._ready_file = os.path.abspath(ready_file) if ready_file else None
         self._is_kept = is_kept
         self._has_greeted = False
+
+    def forget_old_report(self) -> None:
+        """Of another run: who waits for the file must not take it for ours."""
+        from distributedlog.broker.ready import remove_old_report
+
+        if self._ready_file is not None:
+            remove_old_report(self._ready_file)
 
     def started(self, node_id: int, pid: int) -> None:
         self._say(f"node {node_id} starts, pid {pid}", dim=True)

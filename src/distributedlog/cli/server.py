@@ -65,8 +65,15 @@ def start(
     node = load_settings(config_path, overrides, os.environ)
     from distributedlog.broker.logging_setup import configure_logging
     from distributedlog.broker.node import run_node
-    from distributedlog.broker.ready import ReadyReport, write_file_atomically, write_to_descriptor
+    from distributedlog.broker.ready import (
+        ReadyReport,
+        remove_old_report,
+        write_file_atomically,
+        write_to_descriptor,
+    )
 
+    if ready_file is not None:
+        remove_old_report(ready_file)
     configure_logging(node_id=node.node_id, log_format=node.log_format, log_level=node.log_level)
 
     def tell(report: ReadyReport) -> None:

@@ -162,7 +162,10 @@ class Consumer:
             self._troubles.pop(each.partition, None)
         for partition, error, is_final in refused:
             if isinstance(error, OffsetOutOfRangeError):
-                await self._out_of_range(partition)
+                try:
+                    await self._out_of_range(partition)
+                except DlogError as reason:  # not at once: positions have moved on behind what came beside it
+                    self._failure = reason
             elif is_final:
                 self._failure = error
             else:

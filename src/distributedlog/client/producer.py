@@ -335,7 +335,10 @@ class Producer:
         topics: dict[str, TopicProduceData] = {}
         for batch in batches:
             name = batch.partition.topic
-            topic_id = self._cluster.view.topics[name].topic_id
+            topic = self._cluster.view.topics.get(name)
+            if topic is None:  # whoever shares the cluster's view has asked for other topics meanwhile
+                raise UnknownTopicError(f"the topic {name} is not known any more")
+            topic_id = topic.topic_id
             names[topic_id] = name
             data = topics.setdefault(name, TopicProduceData(name=name, topic_id=topic_id, partition_data=[]))
             data.partition_data.append(

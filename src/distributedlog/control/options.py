@@ -4,6 +4,9 @@ A dead peer is found by pings while a call is open: after PING_INTERVAL_MS of si
 connection is given up.  That is below a broker's session timeout, so that whoever waits for a dead controller
 asks the next one in time.
 
+Who connects is bounded in number, and in time until it has shown that it speaks HTTP/2: connections hold file
+descriptors, and a process that has none left cannot write its logs.
+
 gRPC tries nothing again by itself (`enable_retries` 0, no settings from DNS): only the caller knows what may
 be asked twice.  It does reconnect, with jitter, ever more slowly up to RECONNECT_MS_MAX.
 """
@@ -14,6 +17,9 @@ MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of one message on the wire; the largest entry of the metadata log (8 MiB) and its wrapping fit."""
 STREAMS_MAX: Final = 1_024
 """Calls that one connection has open at a time."""
+CONNECTIONS_MAX: Final = 1_024
+"""That one server has at a time; one too many is closed as soon as it is accepted."""
+HANDSHAKE_TIMEOUT_MS: Final = 10_000
 PING_INTERVAL_MS: Final = 3_000
 PING_TIMEOUT_MS: Final = 3_000
 RECONNECT_MS_MIN: Final = 100
@@ -48,6 +54,8 @@ SERVER: Final[Options] = (
     # Two processes on one port would each get half of the calls, silently.
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", STREAMS_MAX),
+    ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
     ("grpc.http2.min_ping_interval_without_data_ms", PING_INTERVAL_MS // 2),
     ("grpc.http2.max_ping_strikes", 4),
 )

@@ -114,8 +114,11 @@ class GrpcTransport:
             await outbound.wait()
             channel = self._connections.channel(node_id)
             pause_ms: tuple[int, int] | None = PAUSE_MS
-            if channel is not None and await connected(channel):
-                pause_ms = await self._stream(node_id, outbound, channel)
+            try:
+                if channel is not None and await connected(channel):
+                    pause_ms = await self._stream(node_id, outbound, channel)
+            except Exception:  # whatever it is, this peer must be tried again
+                _log.exception("sending to node %d failed", node_id)
             if pause_ms is not None:
                 await asyncio.sleep(self._randomness.between(*pause_ms) / 1000)
                 outbound.clear()

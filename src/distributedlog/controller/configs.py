@@ -33,6 +33,8 @@ RECORDS_BESIDE_PARTITIONS: Final = 16
 SETTING_NAME_LENGTH_MAX: Final = 255
 SETTING_VALUE_LENGTH_MAX: Final = 32_000
 SETTINGS_PER_RESOURCE_MAX: Final = 1_000
+SETTINGS_LENGTH_MAX: Final = 64_000
+"""Of all names and values of one resource: every node keeps the image of them in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +197,9 @@ def check_settings(resource: ConfigResource, settings: Mapping[str, str]) -> Non
     """All settings that the resource would have."""
     if len(settings) > SETTINGS_PER_RESOURCE_MAX:
         raise ConfigError(f"{len(settings)} settings are more than {SETTINGS_PER_RESOURCE_MAX}")
+    length = sum(len(name) + len(value) for name, value in settings.items())
+    if length > SETTINGS_LENGTH_MAX:
+        raise ConfigError(f"the settings have {length} characters in all; at most {SETTINGS_LENGTH_MAX} fit")
     for name, value in settings.items():
         if not 0 < len(name) <= SETTING_NAME_LENGTH_MAX or len(value) > SETTING_VALUE_LENGTH_MAX:
             raise ConfigError(f"the setting {name[:SETTING_NAME_LENGTH_MAX]!r} is too long, or has no name")

@@ -315,6 +315,91 @@ class OffsetNotAvailableError(DlogError):
     code = ErrorCode.OFFSET_NOT_AVAILABLE
 
 
+# --- groups ------------------------------------------------------------------------------------
+
+
+class CoordinatorNotAvailableError(DlogError):
+    """There is no coordinator that could do this now: look for one again, and try again."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class NotCoordinatorError(DlogError):
+    """Another broker coordinates this: look for the coordinator again."""
+
+    code = ErrorCode.NOT_COORDINATOR
+
+
+class InvalidGroupIdError(DlogError):
+    code = ErrorCode.INVALID_GROUP_ID
+
+
+class GroupNotFoundError(DlogError):
+    code = ErrorCode.GROUP_ID_NOT_FOUND
+
+
+class UnknownMemberError(DlogError):
+    """The group has no such member, or has it no longer: join anew."""
+
+    code = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class FencedInstanceError(DlogError):
+    """Another member has joined under the same instance id since: this one is out for good."""
+
+    code = ErrorCode.FENCED_INSTANCE_ID
+
+
+class IllegalGenerationError(DlogError):
+    """The group is in another generation: join anew."""
+
+    code = ErrorCode.ILLEGAL_GENERATION
+
+
+class RebalanceInProgressError(DlogError):
+    """The group is forming its next generation: join it."""
+
+    code = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+class InconsistentProtocolError(DlogError):
+    """The member has no protocol in common with the rest of its group."""
+
+    code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+class InvalidSessionTimeoutError(DlogError):
+    code = ErrorCode.INVALID_SESSION_TIMEOUT
+
+
+class GroupFullError(DlogError):
+    """The group has as many members as it may have."""
+
+    code = ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+class NonEmptyGroupError(DlogError):
+    """The group has members; this can only be done to one without."""
+
+    code = ErrorCode.NON_EMPTY_GROUP
+
+
+class SubscribedToTopicError(DlogError):
+    """A member reads the topic: its offsets are in use."""
+
+    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
+class OffsetMetadataTooLargeError(DlogError):
+    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+class CommitTooLargeError(DlogError):
+    """More than one entry of the log can hold: commit in parts."""
+
+    code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+
+
 # --- the wire protocol -------------------------------------------------------------------------
 
 

@@ -6,8 +6,9 @@ What it adds to the disk port:
   again when too many are open, least recently used first.  Whatever is *pinned* (unsynced data, a region
   that a reader holds) stays open.
 - **Errors with a meaning.**  No room: the append is undone and `DiskFullError` raised, the log lives on.
-  Any other failed write, and every failed sync, fails the whole directory: what the kernel kept is unknown
-  and asking again would get a lie.  A failed directory refuses writes for good.
+  No descriptor to open a file with is the same: others took them all, and may give some back.  Any other
+  failed write, and every failed sync, fails the whole directory: what the kernel kept is unknown and asking
+  again would get a lie.  A failed directory refuses writes for good.
 - **Regions.**  A reader holds bytes of a file by position.  Deleting or replacing the file does not touch
   them (the descriptor keeps it); truncating it makes the region raise `RegionChangedError`, because new
   bytes may since stand where the old ones were.
@@ -39,7 +40,7 @@ from distributedlog.ports.disk import Disk, File, Lock
 OPEN_FILES_MAX = 1024
 SMALL_FILE_BYTES_MAX = 64 * 1024 * 1024
 TEMPORARY_SUFFIX = ".tmp"
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE})
 
 
 class ManagedFile:

@@ -60,6 +60,7 @@ from distributedlog.model.errors import (
     CoordinatorFencedError,
     CorruptLogError,
     InvalidProducerEpochError,
+    InvalidRecordError,
     InvalidTransactionStateError,
     OutOfOrderSequenceError,
 )
@@ -167,6 +168,10 @@ class ProducerStates:
 
     def check(self, header: BatchHeader, *, origin: Origin) -> BatchMetadata | None:
         """The batch that this one repeats, None if it is new; raises if it must not be appended."""
+        if header.base_sequence < 0 and origin is Origin.CLIENT:
+            raise InvalidRecordError(
+                f"producer {header.producer_id} sends sequence {header.base_sequence}, which is none"
+            )
         state = self._producers.get(header.producer_id)
         if state is None or origin is Origin.REPLICATION:
             return None

@@ -12,7 +12,7 @@ from distributedlog.broker.dispatch import Answer, Handlers
 from distributedlog.broker.server import KafkaServer
 from distributedlog.broker.services import Services
 from distributedlog.broker.settings import NodeSettings
-from distributedlog.ports.clock import SystemClock
+from distributedlog.ports.clock import Clock, SystemClock
 from distributedlog.protocol.codec import join_parts
 from distributedlog.protocol.framing import FrameReader, decode_response, encode_request
 from distributedlog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -36,18 +36,29 @@ def settings_on(*names: str) -> NodeSettings:
     return NodeSettings(listeners=tuple(Listener(name, "127.0.0.1", 0) for name in names or ("PLAINTEXT",)))
 
 
-def bare_services(settings: NodeSettings) -> Services:
+class HurriedClock(SystemClock):
+    """The system's, and ahead of it by as much as a test says has passed."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() + self.ahead_ms
+
+
+def bare_services(settings: NodeSettings, clock: Clock | None = None) -> Services:
     """For handlers that use none of it but the clock."""
     nothing = cast(Any, None)
     return Services(
         settings=settings,
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         metadata=nothing,
         controller=nothing,
         partitions=nothing,
         delayed=nothing,
         fetch_sessions=nothing,
         producer_ids=nothing,
+        groups=nothing,
         metrics=nothing,
     )
 
@@ -117,6 +128,7 @@ class Stage:
         handlers: Handlers | None = None,
         *names: str,
         warmer: Any = None,
+        clock: Clock | None = None,
     ) -> None:
         self.reply: Reply = lambda request, context: answer(0)
         self.begun: list[str] = []
@@ -128,7 +140,7 @@ class Stage:
         settings = settings_on(*names)
         self.server = KafkaServer(
             settings,
-            bare_services(settings),
+            bare_services(settings, clock),
             asyncio.get_running_loop(),
             handlers=self.handlers,
             metrics=self.counts,

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributedlog.broker.admission import UNANSWERED_MAX, ServerLimits
+from distributedlog.broker.connection import SLICE_MS
 from distributedlog.broker.dispatch import Handlers
 from distributedlog.model.config import KIB, MIB
 from distributedlog.model.error_codes import ErrorCode
@@ -19,10 +20,11 @@ from distributedlog.ports.clock import SystemClock
 from distributedlog.protocol.codec import join_parts
 from distributedlog.protocol.framing import decode_response, encode_request
 from distributedlog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from distributedlog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from distributedlog.protocol.messages.leave_group import LeaveGroupRequest
 from distributedlog.protocol.messages.list_offsets import ListOffsetsRequest
 from distributedlog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.unit.broker.server_stage import PATIENT, Client, Later, Stage, answer, asked, run
+from tests.unit.broker.server_stage import PATIENT, Client, HurriedClock, Later, Stage, answer, asked, run
 
 LARGE = 300 * KIB
 
@@ -296,6 +298,17 @@ def test_a_claim_that_is_not_followed_by_bytes_is_cut_off_and_its_room_given_bac
     run(story())
 
 
+def test_a_large_frame_that_hardly_goes_on_is_cut_off_though_much_of_it_came() -> None:
+    async def story() -> None:
+        async with Stage(ServerLimits(setup_ms_max=100, tick_ms=5)) as stage:
+            client = await stage.connect()
+            await client.send(asked() + size_of(50 * MIB) + bytes(300 * KIB))
+            await stage.counts.until_closed("slow request")
+            assert stage.server.in_flight_bytes == 0
+
+    run(story())
+
+
 def test_time_in_which_we_do_not_read_is_not_held_against_the_client() -> None:
     async def story() -> None:
         later = Later()
@@ -446,5 +459,56 @@ def test_a_client_that_never_reads_costs_bounded_memory_and_is_cut_off() -> None
             assert await healthy.ask(correlation_id=3) == (3, 0)
             flood.cancel()
             await asyncio.gather(flood, return_exceptions=True)
+
+    run(story())
+
+
+def test_many_clients_that_never_read_cost_bounded_memory_in_all() -> None:
+    async def story() -> None:
+        answer_bytes, clients = 32 * KIB, 8
+        limits = ServerLimits(response_bytes_max=256 * KIB, stalled_ms_max=300, tick_ms=5)
+        handlers = Handlers()
+        answered: list[int] = []
+
+        @handlers.handles(SyncGroupRequest, versions=(0, 3))
+        def sync_group(services: object, request: SyncGroupRequest, context: object) -> SyncGroupResponse:
+            answered.append(len(answered))
+            return SyncGroupResponse(assignment=bytes(answer_bytes))
+
+        async with Stage(limits, handlers) as stage:
+            request = SyncGroupRequest(
+                group_id="g", generation_id=1, member_id="m", group_instance_id=None, assignments=[]
+            )
+            frame = join_parts(encode_request(request, 3, 1, "c"))
+            idlers = [await stage.connect(receive_bytes=4096) for _ in range(clients)]
+            for idler in idlers:
+                await idler.send(frame * 1000)
+            await stage.counts.until_closed("slow reader")
+            queued_bytes = len(answered) * answer_bytes - stage.counts.out_bytes
+            assert queued_bytes <= limits.response_bytes_max + clients * (answer_bytes + KIB)
+            await stage.counts.until_closed("slow reader", times=clients)
+            healthy = await stage.connect()
+            for number in range(3):
+                assert await healthy.ask(correlation_id=number) == (number, 0)
+
+    run(story())
+
+
+def test_a_flood_of_slow_requests_lets_others_have_their_turn() -> None:
+    async def story() -> None:
+        clock = HurriedClock()
+        async with Stage(clock=clock) as stage:
+
+            def slowly(request: HeartbeatRequest, context: object) -> HeartbeatResponse:
+                clock.ahead_ms += SLICE_MS
+                return answer(0)
+
+            stage.reply = slowly
+            flooding, other = await stage.connect(), await stage.connect()
+            await flooding.send(b"".join(asked("flood", number) for number in range(100)))
+            await other.send(asked("other"))
+            await other.answer()
+            assert stage.begun.count("flood") < 10
+            assert [(await flooding.answer())[0] for _ in range(100)] == list(range(100))
 
     run(story())

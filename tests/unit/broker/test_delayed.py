@@ -23,13 +23,19 @@ NONE, TIMED_OUT = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT
 class Parking(Stage):
     """Three topics a, b and c, of one partition each, and what became of the requests."""
 
-    def __init__(self, *, replicas: tuple[int, ...] = (ME,), parked_max: int = 1000) -> None:
+    def __init__(
+        self, *, replicas: tuple[int, ...] = (ME,), parked_max: int = 1000, awaited_max: int = 1000
+    ) -> None:
         super().__init__(start=False)
         for number, name in enumerate("abc", start=1):
             self.metadata.create(name, number, replicas=replicas)
         self.apply()
         self.delayed = Delayed(
-            self.partitions.signals, clock=self.clock, scheduler=self.scheduler, parked_max=parked_max
+            self.partitions.signals,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            parked_max=parked_max,
+            awaited_max=awaited_max,
         )
         self.codes: list[list[ErrorCode]] = []
         self.woken: list[str] = []
@@ -181,6 +187,29 @@ def test_a_fetch_without_patience_or_room_is_answered_at_once() -> None:
     assert parking.woken == ["a", "b", "c"]
 
 
+def test_readers_who_wait_for_ever_leave_room_for_writers() -> None:
+    parking = Parking(parked_max=2)
+    for _ in range(3):
+        parking.fetch("c", bytes_wanted=10**9, max_wait_ms=10**9)
+    assert parking.woken == ["c"], "the third found no room"
+    parking.produce("a")
+    parking.settle()
+    assert parking.codes == [[NONE]]
+
+
+def test_fetches_are_parked_for_a_bounded_number_of_partitions_in_all() -> None:
+    parking = Parking(awaited_max=4)
+    parking.fetch("abc")
+    parking.fetch("ab")
+    assert parking.woken == ["ab"]
+    parking.scheduler.advance(504)
+    assert parking.woken == ["ab", "abc"]
+    parking.fetch("ab")
+    parking.fetch("bc")
+    assert parking.woken == ["ab", "abc"], "room was given back"
+    assert parking.delayed.parked_count == 2
+
+
 def test_a_follower_is_woken_by_the_logs_end_and_by_what_is_committed() -> None:
     parking = Parking()
     parking.fetch("a", is_follower=True)
@@ -242,6 +271,24 @@ def test_who_parks_again_while_it_is_released_is_not_lost() -> None:
 
 
 # --- deadlines ---------------------------------------------------------------------------------
+
+
+def test_a_callback_that_fails_does_not_stop_the_clock_for_the_others() -> None:
+    stage = Parking()
+
+    def fail() -> None:
+        raise ValueError("nobody is there")
+
+    awaited = [AwaitedData(stage["a"])]
+    stage.fetch("a", max_wait_ms=100)
+    stage.delayed.fetch(awaited, 1, 100, fail)
+    stage.fetch("b", max_wait_ms=100)
+    stage.fetch("c", max_wait_ms=300)
+    with pytest.raises(ValueError, match="nobody"):
+        stage.scheduler.advance(200)
+    stage.scheduler.advance(1_000)
+    assert sorted(stage.woken) == ["a", "b", "c"]
+    assert stage.delayed.parked_count == 0
 
 
 def test_many_requests_that_are_answered_in_time_leave_no_timers_behind() -> None:

@@ -65,6 +65,16 @@ def open_session(
     ).session_id
 
 
+def test_what_is_too_long_for_a_name_is_not_kept() -> None:
+    cache = a_cache()
+    endless = ("x" * 250, 0)
+    assert open_session(cache, A, endless) == NO_SESSION
+    session = open_session(cache, A, ("x" * 249, 0))
+    assert session != NO_SESSION
+    assert finish(begin(cache, session, 1, endless)).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(cache) == 0
+
+
 def test_sessions_hold_a_bounded_number_of_partitions_in_all() -> None:
     cache = FetchSessionCache(10, randomness=SeededRandomness(1), partitions_max=3)
     first = open_session(cache, A, B)

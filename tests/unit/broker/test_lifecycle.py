@@ -256,6 +256,15 @@ def test_a_broker_registers_until_it_is_taken() -> None:
     assert bench.failures == []
 
 
+def test_why_a_broker_is_not_taken_is_said_once_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.life.start()
+    for error in (*[DuplicateRegistrationError("a twin")] * 3, *[InvalidRequestError("not now")] * 2):
+        bench.refuse(error)
+        bench.wait_for_call(REGISTER_AGAIN_MS)
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["a twin", "not now"]
+
+
 @pytest.mark.parametrize(
     "error",
     [InconsistentClusterIdError("x"), InvalidRegistrationError("x"), UnsupportedVersionError("x")],

@@ -318,6 +318,21 @@ def test_a_log_that_finds_no_room_is_made_when_there_is_some() -> None:
     assert produced(stage, "orders", 1).high_watermark == 1
 
 
+def test_a_log_that_cannot_be_opened_for_now_is_opened_when_it_can_be(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage()
+    stage.sim.inject("list", f"{ROOT}/orders-0", errno.EMFILE, count=3)
+    stage.metadata.create("orders", 1)
+    stage.apply()
+    with pytest.raises(StorageError):
+        stage.partitions.require("orders", 0)
+    stage.pass_time(3_000)
+    assert produced(stage, "orders", 1).high_watermark == 1
+    assert stage.partitions.unavailable == {}
+    assert [each.message for each in caplog.records if "cannot be opened" in each.message][1:] == []
+
+
 def test_a_log_whose_identity_found_no_room_is_given_it_later_and_keeps_it() -> None:
     stage = Stage()
     stage.sim.inject("write", "*partition.metadata*", errno.ENOSPC)

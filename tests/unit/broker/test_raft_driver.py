@@ -3,17 +3,30 @@
 How it behaves in a cluster under faults is the simulation's subject.
 """
 
+import errno
 from collections.abc import Callable
 
 import pytest
 
-from distributedlog.broker.raft_driver import RaftDriver
-from distributedlog.model.errors import LeadershipLostError, NotLeaderError
+from distributedlog.broker.raft_driver import RaftDriver, RaftStorage
+from distributedlog.broker.raft_storage import LogRaftStorage
+from distributedlog.model.errors import DiskFullError, LeadershipLostError, NotLeaderError
 from distributedlog.ports.executor import Outcome
 from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.ports.transport import Receive
-from distributedlog.raft import AddObserver, Entry, HardState, Membership, RaftConfig, Role, codec
+from distributedlog.raft import (
+    AddObserver,
+    Entry,
+    EntryKind,
+    HardState,
+    Membership,
+    Persist,
+    RaftConfig,
+    Role,
+    codec,
+)
 from distributedlog.raft.messages import Heartbeat, VoteReply, VoteRequest
+from distributedlog.storage.files import Files
 from tests.simulation.clock import ManualClock
 from tests.simulation.disk import SimDisk
 from tests.simulation.executor import StepExecutor
@@ -43,7 +56,12 @@ class Bench:
     """One driver with everything it touches in reach; also its transport and its thread."""
 
     def __init__(
-        self, *voters: int, disk: SimDisk | None = None, snapshot_interval_entries: int = 1000
+        self,
+        *voters: int,
+        disk: SimDisk | None = None,
+        snapshot_interval_entries: int = 1000,
+        config: RaftConfig = CONFIG,
+        storage: RaftStorage | None = None,
     ) -> None:
         self.disk = disk or SimDisk(1)
         self.storage = DiskRaftStorage(self.disk, lambda what, value: None)
@@ -58,10 +76,10 @@ class Bench:
         self.failures: list[BaseException] = []
         self.driver = RaftDriver(
             1,
-            CONFIG,
+            config,
             Membership.of_voters(*voters),
             self.words,
-            storage=self.storage,
+            storage=storage or self.storage,
             transport=self,
             executor=self.executor,
             clock=self.clock,
@@ -183,6 +201,53 @@ def test_a_failed_sync_ends_the_driver_and_whoever_waits_is_told_that_nobody_kno
     bench.receive(2, codec.encode(Heartbeat(2, 1, 9, 0, 1)))
     bench.executor.run_all()
     assert bench.disk.operations == operations, "a failed disk is never written again"
+
+
+@pytest.mark.parametrize("where", ["*/raft-state*", "*/log/*.log", "*/log/leader-epoch-checkpoint*"])
+def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_written_twice(where: str) -> None:
+    disk = SimDisk(1)
+    LogRaftStorage(Files(disk), DIRECTORY, ManualClock()).format()
+    bench = Bench(1, disk=disk, storage=LogRaftStorage(Files(disk), DIRECTORY, ManualClock()))
+    full = disk.inject("write", where, errno.ENOSPC, count=1000)
+    for _ in range(4):
+        bench.ring()
+        bench.executor.run_all()
+    assert full.hits > 1, "it was tried again"
+    assert bench.failures == []
+    disk.heal()
+    while bench.alarms:
+        bench.ring()
+        bench.executor.run_all()
+    answers: list[Outcome[object]] = []
+    bench.driver.propose(b"a", answers.append)
+    bench.executor.run_all()
+    assert [answer.value() for answer in answers] == [1]
+    disk.crash("drop")
+    again = LogRaftStorage(Files(disk), DIRECTORY, ManualClock()).load()
+    assert not again.lost
+    assert [entry.payload for entry in again.recovered.entries] == [b"", b"a"]
+
+
+def test_a_log_that_could_not_be_cut_for_want_of_room_ends_the_driver() -> None:
+    persist = Persist(None, None, False, 2, (Entry(2, 1, EntryKind.COMMAND, b"x"),), 1)
+    bench = Bench(1)
+    bench.driver._persisted(persist, Outcome(error=DiskFullError("there is no room")))
+    assert [type(failure) for failure in bench.failures] == [DiskFullError]
+
+
+def test_a_state_too_large_for_a_snapshot_keeps_its_log_and_goes_on() -> None:
+    bench = Bench(1, snapshot_interval_entries=3, config=RaftConfig(snapshot_bytes_max=64))
+    bench.lead()
+    words = [bytes([letter]) * 40 for letter in b"abcdefgh"]
+    for word in words:
+        bench.driver.propose(word, lambda outcome: None)
+        bench.executor.run_all()
+    assert bench.failures == []
+    assert bench.words.words == words
+    bench.disk.crash("drop")
+    again = Bench(1, disk=bench.disk)
+    again.lead()
+    assert again.words.words == words
 
 
 def test_a_stopped_driver_refuses_instead_of_never_answering() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -154,3 +155,21 @@ def test_one_timer_of_the_loop_turns_it_and_only_while_something_is_in_it() -> N
         assert wheel._timer is None
 
     run(story())
+
+
+class Failing(Item):
+    def look(self, now_ms: int) -> int | None:
+        raise ValueError("it cannot be looked at")
+
+
+def test_an_item_that_fails_does_not_stop_the_clock_for_the_others() -> None:
+    bench = Bench()
+    others = [Item() for _ in range(20)]
+    for number, item in enumerate([*others[:10], Failing(), *others[10:]]):
+        bench.wheel.add(item, 1_000 + number % 3 * TICK_MS)
+    with pytest.raises(ValueError, match="cannot"):
+        bench.turn(100)
+    bench.turn(100)
+    assert all(len(item.looked) == 1 for item in others)
+    assert len(bench.wheel) == 0
+    bench.close()

@@ -47,6 +47,15 @@ def test_a_voter_among_others_does_not_make_its_directory_by_itself(dlog: Dlog, 
     assert "dlog server format" in outcome.err
 
 
+def test_a_ready_file_of_an_earlier_run_is_gone_before_the_node_starts(dlog: Dlog, tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    ready.write_text("{}")
+    data = f"log.dirs={tmp_path / 'data'}"
+    outcome = dlog("server", "start", "--ready-file", str(ready), "--set", data, "--set", VOTERS)
+    assert outcome.code == 2
+    assert not ready.exists()
+
+
 def test_a_directory_is_made_once(dlog: Dlog, tmp_path: Path) -> None:
     data = tmp_path / "data"
     arguments = ["--set", f"log.dirs={data}", "--set", VOTERS, "--cluster-id", "nUCSzRR8R4mFbbQEpWyHPw"]

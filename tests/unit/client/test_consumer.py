@@ -165,3 +165,19 @@ def test_a_hurt_batch_is_raised_after_what_is_before_it_was_given_out() -> None:
 
     with (broker := ledger.broker()).running():
         run(story())
+
+
+def test_an_offset_that_is_not_there_costs_nothing_of_what_came_beside_it() -> None:
+    ledger = filled(3)
+    ledger.append(THERE, encode_batch([Record(b"there", timestamp_ms=1)]))
+
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            await consumer.assign({HERE: BEGINNING, THERE: AtOffset(7)})
+            (fetched,) = await consumer.poll(5000)
+            assert [each.offset for each in fetched.records] == [0, 1, 2]
+            with pytest.raises(OffsetOutOfRangeError, match="t-1 has no offset 7: it goes from 0 to 1"):
+                await consumer.poll(5000)
+
+    with (broker := ledger.broker()).running():
+        run(story())

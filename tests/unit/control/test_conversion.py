@@ -113,9 +113,9 @@ def test_an_error_that_has_more_to_say_than_its_message_arrives_as_its_code() ->
             self.details = details
 
     assert type(raised_again(DetailedError("old", ["very"]))) is StaleBrokerEpochError
-    arrived = raised_again(BrokerError("why", ErrorCode.FENCED_INSTANCE_ID))
+    arrived = raised_again(BrokerError("why", ErrorCode.DELEGATION_TOKEN_EXPIRED))
     assert isinstance(arrived, BrokerError)
-    assert arrived.answered is ErrorCode.FENCED_INSTANCE_ID
+    assert arrived.answered is ErrorCode.DELEGATION_TOKEN_EXPIRED
 
 
 @pytest.mark.parametrize("leader_id", [None, 0, 3])

@@ -11,6 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from distributedlog.control import options
 from distributedlog.control._generated import broker_service_pb2 as pb
 from distributedlog.control.contract import ControllerReply
 from distributedlog.control.gateway import BROKER_SERVICE, GatewayServer
@@ -102,6 +103,26 @@ def test_a_port_in_use_is_refused_and_not_shared() -> None:
             await other.start(node.port)
         await other.stop()
         await node.stop()
+
+    run(story)
+
+
+def test_a_server_takes_only_so_many_connections_and_leaves_descriptors_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "grpc.max_allowed_incoming_connections"
+    assert dict(options.SERVER)[name] == options.CONNECTIONS_MAX
+    monkeypatch.setattr(options, "SERVER", tuple((dict(options.SERVER) | {name: 2}).items()))
+
+    async def story() -> None:
+        gateway = GatewayServer()
+        port = await gateway.start(HOST, 0)
+        connections = [await asyncio.open_connection(HOST, port) for _ in range(4)]
+        greetings = [await reader.read(1) for reader, _ in connections]  # it greets first, or closes
+        for _, writer in connections:
+            writer.close()
+        await gateway.stop(0)
+        assert [bool(greeting) for greeting in greetings] == [True, True, False, False]
 
     run(story)
 

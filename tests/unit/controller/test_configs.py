@@ -1,6 +1,12 @@
 import pytest
 
-from distributedlog.controller.configs import ConfigEdit, ConfigOp, ControllerConfig, min_insync_replicas
+from distributedlog.controller.configs import (
+    ConfigEdit,
+    ConfigOp,
+    ControllerConfig,
+    check_settings,
+    min_insync_replicas,
+)
 from distributedlog.controller.image import CLUSTER_DEFAULT, ConfigResource, ResourceType
 from distributedlog.controller.requests import (
     AlterConfigsRequest,
@@ -142,3 +148,9 @@ def test_a_controller_is_not_set_up_with_levels_or_sizes_it_cannot_hold() -> Non
         ControllerConfig(controller_id=1, cluster_id="c", bootstrap_level=2, level_max=1)
     with pytest.raises(ConfigError, match="partitions_max"):
         ControllerConfig(controller_id=1, cluster_id="c", partitions_max=10**6)
+
+
+def test_the_settings_of_one_resource_are_bounded_in_all() -> None:
+    check_settings(CLUSTER, {f"name.{number}": "x" * 100 for number in range(100)})
+    with pytest.raises(ConfigError, match="characters"):
+        check_settings(CLUSTER, {f"name.{number}": "x" * 30_000 for number in range(3)})

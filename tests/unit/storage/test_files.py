@@ -119,6 +119,19 @@ def test_mappings_are_bounded_and_the_least_recently_used_goes() -> None:
 # --- errors ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_process_without_descriptors_refuses_and_goes_on_when_it_has_some(number: int) -> None:
+    disk, files = some_files()
+    disk.inject("create", "*", number, count=2)
+    with pytest.raises(DiskFullError):
+        files.create("/d/a")
+    with pytest.raises(DiskFullError):
+        files.write_atomically("/d/b", b"b")
+    files.create("/d/a").append_at(0, b"a")
+    files.write_atomically("/d/b", b"b")
+    assert files.read_small("/d/b") == b"b"
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_no_room_undoes_the_append_and_the_directory_lives_on(number: int) -> None:
     disk, files = some_files()

@@ -9,6 +9,7 @@ from distributedlog.model.errors import (
     CoordinatorFencedError,
     CorruptLogError,
     InvalidProducerEpochError,
+    InvalidRecordError,
     InvalidTransactionStateError,
     OutOfOrderSequenceError,
 )
@@ -89,6 +90,12 @@ def test_batches_in_order_are_new() -> None:
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:
     assert ProducerStates().check(batch(0, 4711), origin=CLIENT) is None
+
+
+@pytest.mark.parametrize("sequence", [-1, -5, -(2**31)])
+def test_a_producers_batch_without_a_sequence_is_refused(sequence: int) -> None:
+    with pytest.raises(InvalidRecordError, match="which is none"):
+        ProducerStates().check(batch(0, sequence), origin=CLIENT)
 
 
 def test_each_of_the_last_five_batches_is_known_when_it_comes_again_and_the_sixth_is_not() -> None:

@@ -103,6 +103,7 @@ class GatewayStage:
             delayed=self.delayed,
             fetch_sessions=FetchSessionCache(10, randomness=SeededRandomness(1)),
             producer_ids=absent,
+            groups=absent,
             metrics=self.metrics,
         )
         self.bridge = GatewayBridge(services, loop, executor, self.metrics, lambda: self.not_ready)

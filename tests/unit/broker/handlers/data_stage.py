@@ -63,6 +63,7 @@ class DataBroker:
             delayed=Delayed(partitions.signals, clock=self.clock, scheduler=self.stage.scheduler),
             fetch_sessions=FetchSessionCache(8, randomness=SeededRandomness(1)),
             producer_ids=cast(Any, None),
+            groups=cast(Any, None),
             metrics=self.metrics,
         )
         self.metadata.create(TOPIC, TOPIC_NUMBER)

@@ -102,6 +102,7 @@ class Served:
             delayed=self.delayed,
             fetch_sessions=FetchSessionCache(8, randomness=SeededRandomness(1)),
             producer_ids=cast(Any, None),
+            groups=cast(Any, None),
             metrics=BrokerMetrics(),
         )
         self.counts = Counts()

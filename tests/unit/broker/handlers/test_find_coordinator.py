@@ -1,45 +1,84 @@
 import pytest
 
+from distributedlog.broker.coordinators import OFFSETS_TOPIC
+from distributedlog.broker.settings import NodeSettings
+from distributedlog.controller.image import ResourceType
+from distributedlog.groups.placement import partition_of
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.unit.broker.handlers.admin_stage import Broker, versions_of
 
 EVERY = versions_of(FindCoordinatorRequest)
+SETTINGS = NodeSettings(offsets_topic_partitions=7, offsets_topic_replication_factor=3)
 
 
-def ask(key_type: int, version: int, *keys: str) -> FindCoordinatorResponse:
+def ask(broker: Broker, key_type: int, version: int, *keys: str) -> FindCoordinatorResponse:
     request = FindCoordinatorRequest(key_type=key_type)
     if version >= 4:
         request.coordinator_keys = list(keys)
     else:
         (request.key,) = keys
-    return Broker().ask(request, version, FindCoordinatorResponse)
+    return broker.ask(request, version, FindCoordinatorResponse)
 
 
 @pytest.mark.parametrize("version", [each for each in EVERY if each < 4])
-def test_a_single_key_has_no_coordinator_yet(version: int) -> None:
-    response = ask(0, version, "group")
-    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert (response.node_id, response.host, response.port) == (-1, "", -1)
-    assert bool(response.error_message) is (version >= 1)
-    assert response.coordinators == []
+def test_a_group_is_coordinated_by_the_leader_of_its_partition(version: int) -> None:
+    broker = Broker(1, 2, settings=SETTINGS)
+    response = ask(broker, 0, version, "group")
+    topic = broker.image.topic_named(OFFSETS_TOPIC)
+    assert topic is not None
+    leader = topic.partitions[partition_of("group", 7)].leader
+    assert response.error_code == ErrorCode.NONE
+    assert (response.node_id, response.host, response.port) == (leader, f"host-{leader}", 9092)
 
 
 @pytest.mark.parametrize("version", [each for each in EVERY if each >= 4])
-@pytest.mark.parametrize("key_type", [0, 1])
-def test_each_of_several_keys_is_answered(version: int, key_type: int) -> None:
-    response = ask(key_type, version, "a", "b")
-    assert [(each.key, each.node_id, each.host, each.port) for each in response.coordinators] == [
-        ("a", -1, "", -1),
-        ("b", -1, "", -1),
-    ]
-    codes = {each.error_code for each in response.coordinators}
-    assert codes == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+def test_each_of_several_groups_has_its_own(version: int) -> None:
+    broker = Broker(1, 2, 3, settings=SETTINGS)
+    keys = [f"g{at}" for at in range(20)]
+    response = ask(broker, 0, version, *keys)
+    topic = broker.image.topic_named(OFFSETS_TOPIC)
+    assert topic is not None
+    leaders = [topic.partitions[partition_of(key, 7)].leader for key in keys]
+    assert [(each.key, each.node_id) for each in response.coordinators] == list(
+        zip(keys, leaders, strict=True)
+    )
+    assert len(set(leaders)) == 3
+
+
+def test_the_topic_is_made_once_as_the_settings_say_and_with_no_more_replicas_than_brokers() -> None:
+    broker = Broker(1, 2, settings=SETTINGS)
+    ask(broker, 0, 4, "a")
+    topic = broker.image.topic_named(OFFSETS_TOPIC)
+    assert topic is not None
+    assert len(topic.partitions) == 7
+    assert {len(each.replicas) for each in topic.partitions.values()} == {2}
+    settings = broker.image.settings_of(ResourceType.TOPIC, OFFSETS_TOPIC)
+    assert settings["cleanup.policy"] == "compact"
+    assert settings["segment.bytes"] == str(100 * 1024 * 1024)
+    ask(broker, 0, 4, "b")
+    assert broker.image.topic_named(OFFSETS_TOPIC) == topic
+
+
+def test_a_partition_without_a_leader_has_no_coordinator_for_now() -> None:
+    broker = Broker(1, 2, settings=NodeSettings(offsets_topic_partitions=2))
+    ask(broker, 0, 4, "a")
+    broker.silence(1, 2)
+    response = ask(broker, 0, 3, "a")
+    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (response.node_id, response.host, response.port) == (-1, "", -1)
+
+
+@pytest.mark.parametrize("version", EVERY[1:])
+def test_transactions_have_no_coordinator_yet(version: int) -> None:
+    response = ask(Broker(), 1, version, "k")
+    codes = [each.error_code for each in response.coordinators] or [response.error_code]
+    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 @pytest.mark.parametrize("version", EVERY[1:])
 @pytest.mark.parametrize("key_type", [2, 3, -1])
 def test_kinds_that_are_not_coordinated_here_are_refused(version: int, key_type: int) -> None:
-    response = ask(key_type, version, "k")
+    response = ask(Broker(), key_type, version, "k")
     codes = [each.error_code for each in response.coordinators] or [response.error_code]
     assert codes == [ErrorCode.INVALID_REQUEST]

@@ -1,0 +1,86 @@
+"""DescribeGroups: the state and members of classic groups.
+
+A group that is not there is Dead; from version 6 on that is GROUP_ID_NOT_FOUND as well.
+"""
+
+from typing import TYPE_CHECKING
+
+from distributedlog.broker.context import RequestContext
+from distributedlog.broker.dispatch import handles
+from distributedlog.broker.handlers._cluster import NOT_ASKED_FOR
+from distributedlog.broker.handlers._groups import GROUP_OPERATIONS, ask, each_reply, told
+from distributedlog.groups.classic.group import GroupState
+from distributedlog.groups.requests import DescribeReply, DescribeRequest
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import DlogError
+from distributedlog.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from distributedlog.broker.services import Services
+
+NOT_FOUND_SINCE = 6
+
+
+def _refuse(
+    request: DescribeGroupsRequest, context: RequestContext, code: ErrorCode, text: str
+) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[_refused(group_id, code, text) for group_id in request.groups])
+
+
+@handles(DescribeGroupsRequest, versions=(0, 6), refuse=_refuse)
+async def describe_groups(
+    services: "Services", request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse:
+    asked = [ask(services, context, group_id, DescribeRequest(group_id)) for group_id in request.groups]
+    replies = await each_reply(asked, DescribeReply)
+    groups = []
+    for group_id, reply in zip(request.groups, replies, strict=True):
+        if isinstance(reply, DlogError):
+            groups.append(_refused(group_id, reply.code, str(reply)))
+        else:
+            groups.append(_described(reply, request, context))
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _refused(group_id: str, code: ErrorCode, text: str) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=told(code),
+        error_message=text,
+        group_id=group_id,
+        group_state="",
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )
+
+
+def _described(
+    reply: DescribeReply, request: DescribeGroupsRequest, context: RequestContext
+) -> DescribedGroup:
+    group = DescribedGroup(
+        group_id=reply.group_id,
+        group_state=reply.state,
+        protocol_type=reply.protocol_type,
+        protocol_data=reply.protocol,
+        members=[
+            DescribedGroupMember(
+                member_id=each.member_id,
+                group_instance_id=each.instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                member_metadata=each.metadata,
+                member_assignment=each.assignment,
+            )
+            for each in reply.members
+        ],
+        authorized_operations=GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR,
+    )
+    if reply.state == GroupState.DEAD and context.api_version >= NOT_FOUND_SINCE:
+        group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        group.error_message = f"there is no group {reply.group_id!r}"
+    return group

@@ -1,0 +1,72 @@
+"""SyncGroup and Heartbeat: a member of a generation gets its assignment, and says that it is there.
+
+| state               | SyncGroup                                          | Heartbeat                     |
+|---------------------|----------------------------------------------------|-------------------------------|
+| Empty               | UNKNOWN_MEMBER_ID                                  | the same                      |
+| PreparingRebalance  | REBALANCE_IN_PROGRESS                              | the same; the session goes on |
+| CompletingRebalance | waits; the leader's makes the group Stable         | all is well                   |
+| Stable              | the assignment, also again                         | all is well                   |
+
+The assignments are one record with the group; nobody hears of his before that record is committed.
+"""
+
+from distributedlog.groups.classic.group import ClassicGroup, GroupEvent, GroupState, record_of
+from distributedlog.groups.classic.rebalance import keep_alive, synced
+from distributedlog.groups.requests import WAITS, HeartbeatRequest, SyncReply, SyncRequest, Waits
+from distributedlog.groups.turn import Turn
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import InconsistentProtocolError, RebalanceInProgressError
+
+
+def sync(group: ClassicGroup, request: SyncRequest, turn: Turn) -> SyncReply | Waits:
+    member = group.check_member(request.member_id, request.instance_id, request.generation)
+    for said, is_so in ((request.protocol_type, group.protocol_type), (request.protocol, group.protocol)):
+        if said is not None and said != is_so:
+            raise InconsistentProtocolError(
+                f"group {group.group_id!r} has the protocol {is_so!r}, not {said!r}"
+            )
+    if group.state is GroupState.PREPARING:
+        raise RebalanceInProgressError(f"group {group.group_id!r} is forming its next generation")
+    if group.state is GroupState.STABLE:
+        synced(group, member, turn)
+        keep_alive(group, member, turn)
+        return SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
+    assert group.state is GroupState.COMPLETING, "an empty group has no members that could ask"
+    leads = member.member_id == group.leader_id
+    if leads:
+        _check_assignments(group, request, turn)
+    if member.sync_waiter is not None:
+        turn.complete(member.sync_waiter, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+    member.sync_waiter = request.waiter
+    synced(group, member, turn)
+    keep_alive(group, member, turn)
+    if leads:
+        _assign(group, request, turn)
+    return WAITS
+
+
+def _check_assignments(group: ClassicGroup, request: SyncRequest, turn: Turn) -> None:
+    assigned_bytes = sum(len(data) for member_id, data in request.assignments if member_id in group.members)
+    turn.check_fits([record_of(group)], assigned_bytes)
+
+
+def _assign(group: ClassicGroup, request: SyncRequest, turn: Turn) -> None:
+    """The group is stable, and everybody who waits gets his part.  Who was given none has an empty one."""
+    given = dict(request.assignments)
+    for member in group.members.values():
+        member.assignment = given.get(member.member_id, b"")
+    group.move(GroupEvent.ASSIGNED, turn.wall_ms)
+    turn.write(record_of(group))
+    for member in group.members.values():
+        if member.sync_waiter is not None:
+            reply = SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
+            turn.complete(member.sync_waiter, reply)
+            member.sync_waiter = None
+            keep_alive(group, member, turn)
+
+
+def heartbeat(group: ClassicGroup, request: HeartbeatRequest, turn: Turn) -> None:
+    member = group.check_member(request.member_id, request.instance_id, request.generation)
+    keep_alive(group, member, turn)
+    if group.state is GroupState.PREPARING:
+        raise RebalanceInProgressError(f"group {group.group_id!r} is forming its next generation")

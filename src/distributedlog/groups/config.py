@@ -1,0 +1,39 @@
+"""The bounds within which groups live.
+
+Everything that comes from outside has its bound here.  Texts that end up in a record are bounded well below
+the 32,767 bytes that the record formats can hold, so that an entry that was made can always be written.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from distributedlog.model.config import DAY_MS, MINUTE_MS, SECOND_MS
+
+GROUP_ID_BYTES_MAX: Final = 10_000
+NAME_BYTES_MAX: Final = 1_000
+"""Of an instance id, of a protocol's name, of its type."""
+OFFSET_METADATA_BYTES_MAX: Final = 32_000
+PROTOCOLS_MAX: Final = 100
+"""Assignors that one member may offer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    session_timeout_ms_min: int = 6 * SECOND_MS
+    session_timeout_ms_max: int = 30 * MINUTE_MS
+    initial_rebalance_delay_ms: int = 3 * SECOND_MS
+    """How long the first generation of an empty group waits for more members."""
+    members_max: int = 10_000
+    """Of one group, those that were given an id and have not joined yet included."""
+    groups_max: int = 100_000
+    """Of one partition of the offsets topic."""
+    offsets_retention_ms: int = 7 * DAY_MS
+    offsets_retention_check_ms: int = 10 * MINUTE_MS
+    offset_metadata_bytes_max: int = 4096
+    new_member_timeout_ms: int = 5 * MINUTE_MS
+    """A member that joins for the first time and waits for its generation may be gone: it is dropped then."""
+    entry_bytes_max: int = 1_000_000
+    """What the records of one result may take: the topic's `max.message.bytes`, less a little."""
+
+    def within(self, entry_bytes_max: int) -> "GroupConfig":
+        return replace(self, entry_bytes_max=entry_bytes_max)

@@ -1,0 +1,111 @@
+"""Which groups there are: listed, described, deleted.
+
+A group that has only positions, and no member ever, has no live group: it counts as Empty.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from distributedlog.groups.classic.group import ClassicGroup, GroupEvent, GroupState
+from distributedlog.groups.offsets import Offsets, forgotten
+from distributedlog.groups.records import GroupMetadataRecord, GroupRecord, size_bound
+from distributedlog.groups.requests import (
+    PART_DONE,
+    DescribedMember,
+    DescribeReply,
+    GroupListing,
+    ListReply,
+    PartDone,
+)
+from distributedlog.groups.turn import Timer, TimerKey, Turn
+from distributedlog.model.errors import GroupNotFoundError, NonEmptyGroupError, PolicyViolationError
+from distributedlog.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue
+
+CLASSIC: Final = "classic"
+"""The type of these groups, as Kafka names it."""
+
+
+class Directory:
+    def __init__(
+        self, groups: dict[str, ClassicGroup], stored: Mapping[str, GroupMetadataValue], offsets: Offsets
+    ) -> None:
+        self._groups = groups
+        self._stored = stored
+        self._offsets = offsets
+
+    def has(self, group_id: str) -> bool:
+        return group_id in self._groups or group_id in self._stored or self._offsets.has(group_id)
+
+    def check_room(self, group_id: str, turn: Turn) -> None:
+        """Before a group is made that was not there."""
+        count = max(len(self._groups), len(self._offsets.groups()))
+        if not self.has(group_id) and count >= turn.config.groups_max:
+            raise PolicyViolationError(f"there are {count} groups here, and no more are allowed")
+
+    # --- looking -------------------------------------------------------------------------------
+
+    def list_groups(self) -> ListReply:
+        return ListReply(tuple(self._listings()))
+
+    def _listings(self) -> Iterator[GroupListing]:
+        for group in self._groups.values():
+            yield GroupListing(group.group_id, group.protocol_type, group.state, CLASSIC)
+        for group_id in self._offsets.groups():
+            if group_id not in self._groups:
+                yield GroupListing(group_id, "", GroupState.EMPTY, CLASSIC)
+
+    def describe(self, group_id: str) -> DescribeReply:
+        """One that is not there is Dead.  What members are assigned is only told of a Stable group: before,
+        it is not decided."""
+        group = self._groups.get(group_id)
+        if group is None:
+            state = GroupState.EMPTY if self._offsets.has(group_id) else GroupState.DEAD
+            return DescribeReply(group_id, state, "", "", ())
+        is_stable = group.state is GroupState.STABLE
+        members = tuple(
+            DescribedMember(
+                each.member_id,
+                each.instance_id,
+                each.client_id,
+                each.client_host,
+                each.metadata(group.protocol) if is_stable else b"",
+                each.assignment if is_stable else b"",
+            )
+            for each in group.members.values()
+        )
+        protocol = group.protocol if is_stable and group.protocol is not None else ""
+        return DescribeReply(group_id, group.state, group.protocol_type, protocol, members)
+
+    # --- deleting ------------------------------------------------------------------------------
+
+    def delete(self, group_id: str, turn: Turn) -> PartDone | None:
+        if not self.has(group_id):
+            raise GroupNotFoundError(f"there is no group {group_id!r}")
+        group = self._groups.get(group_id)
+        if group is not None and group.state is not GroupState.EMPTY:
+            raise NonEmptyGroupError(f"group {group_id!r} is {group.state}: it has members")
+        if not write_some(turn, (forgotten(group_id, each) for each in self._offsets.of(group_id))):
+            return PART_DONE
+        self.bury(group_id, turn)
+        return None
+
+    def bury(self, group_id: str, turn: Turn) -> None:
+        """A group without members, whose positions are gone or are going with it."""
+        if group_id in self._stored:
+            turn.write(GroupMetadataRecord(GroupMetadataKey(group=group_id), None))
+        group = self._groups.pop(group_id, None)
+        if group is not None:
+            for member_id in group.pending:
+                turn.timers.cancel(TimerKey(Timer.PENDING, group_id, member_id))
+            group.move(GroupEvent.DELETED, turn.wall_ms)
+
+
+def write_some(turn: Turn, records: Iterator[GroupRecord]) -> bool:
+    """As many as fit half an entry, so that there is room for what belongs to them; whether that was all."""
+    size = sum(size_bound(record) for record in turn.records)
+    for record in records:
+        size += size_bound(record)
+        if turn.records and size > turn.config.entry_bytes_max // 2:
+            return False
+        turn.write(record)
+    return True

@@ -1,0 +1,245 @@
+"""The group coordinator of one partition of `__consumer_offsets`, as a machine of the shared runtime.
+
+    DURABLE, changed by `replay` alone     committed positions (`offsets`); of each classic group the last
+                                           generation that was Stable or Empty (`stored`)
+    SOFT STATE                             the live groups (`groups`): who waits at a barrier, sessions, ids
+                                           given out, generations without assignments; and all deadlines
+
+A live group is made from what is stored when the coordinator takes over, and lives on its own from then on;
+its records follow it.  A Stable or Empty group equals what is stored of it.  What a crash does: the soft
+state is lost, members join again, and no position that was acknowledged is.
+
+A group exists while it has members, positions, or a stored generation.  One that only has positions belongs
+to consumers that assign themselves; it has no live group, and counts as Empty.
+
+Replies to JoinGroup and SyncGroup that waited are effects, so they leave when everything they depend on is
+committed, like any other reply.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from distributedlog.groups.classic import joining, leaving, rebalance, syncing
+from distributedlog.groups.classic.group import ClassicGroup, GroupState, group_from
+from distributedlog.groups.classic.joining import NewId
+from distributedlog.groups.config import GROUP_ID_BYTES_MAX, GroupConfig
+from distributedlog.groups.deadlines import Deadlines
+from distributedlog.groups.directory import Directory
+from distributedlog.groups.offsets import Offsets
+from distributedlog.groups.positions import Positions
+from distributedlog.groups.records import (
+    GroupMetadataRecord,
+    GroupRecord,
+    OffsetRecord,
+    decode_record,
+    encode_record,
+    utf8_bytes,
+)
+from distributedlog.groups.requests import (
+    CommitRequest,
+    Completed,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
+    DescribeRequest,
+    FetchOffsetsReply,
+    FetchOffsetsRequest,
+    ForgetTopicsRequest,
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    LeaveReply,
+    LeaveRequest,
+    ListRequest,
+    Reply,
+    Request,
+    SyncRequest,
+    Waits,
+)
+from distributedlog.groups.turn import Timer, TimerKey, Turn
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import InvalidGroupIdError, MalformedMessageError, UnknownMemberError
+from distributedlog.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue
+from distributedlog.statemachine import Context, Result
+
+GroupResult = Result[GroupRecord, Reply, Completed]
+Tick = Result[GroupRecord, None, Completed]
+
+_LENGTHS: Final = struct.Struct(">ii")
+_NO_VALUE: Final = -1
+
+
+class GroupMachine:
+    def __init__(self, config: GroupConfig, new_id: NewId, wall_ms: Callable[[], int]) -> None:
+        """`new_id` makes member ids; `wall_ms` is the time that is written down."""
+        self.config = config
+        self.offsets = Offsets()
+        self.stored: dict[str, GroupMetadataValue] = {}
+        self.groups: dict[str, ClassicGroup] = {}
+        self._new_id = new_id
+        self._wall_ms = wall_ms
+        self._timers: Deadlines[TimerKey] = Deadlines()
+        self._directory = Directory(self.groups, self.stored, self.offsets)
+        self._positions = Positions(self.groups, self._directory, self.offsets)
+
+    # --- the contract --------------------------------------------------------------------------
+
+    def handle(self, request: Request, context: Context) -> GroupResult:
+        turn = self._turn(context)
+        reply = self._handle(request, turn)
+        return Result(reply, turn.records, turn.effects)
+
+    def replay(self, records: Sequence[GroupRecord], offset: int) -> None:
+        for record in records:
+            if isinstance(record, OffsetRecord):
+                self.offsets.replay(record)
+            elif record.value is None:
+                self.stored.pop(record.key.group, None)
+            else:
+                self.stored[record.key.group] = record.value
+
+    def activated(self, context: Context) -> Tick:
+        turn = self._turn(context)
+        for group_id, value in self.stored.items():
+            group = self.groups[group_id] = group_from(group_id, value)
+            for member in group.members.values():
+                rebalance.keep_alive(group, member, turn)
+        turn.timers.set(TimerKey(Timer.EXPIRY), turn.now_ms + self.config.offsets_retention_check_ms)
+        return Result(None)
+
+    def next_deadline_ms(self) -> int | None:
+        return self._timers.next_ms()
+
+    def tick(self, context: Context) -> Tick:
+        """One deadline at a time: what each leads to fits one entry."""
+        turn = self._turn(context)
+        due = self._timers.pop_due(context.now_ms)
+        if due is not None:
+            self._ended(*due, turn)
+        return Result(None, turn.records, turn.effects)
+
+    def snapshot(self) -> bytes:
+        """All durable state, as the records that would make it."""
+        return b"".join(_framed(record) for record in self.durable_records())
+
+    def restore(self, data: bytes, offset: int) -> None:
+        self.replay(list(_unframed(data)), offset)
+
+    def durable_records(self) -> Iterator[GroupRecord]:
+        yield from self.offsets.records()
+        for group_id, value in self.stored.items():
+            yield GroupMetadataRecord(GroupMetadataKey(group=group_id), value)
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def _turn(self, context: Context) -> Turn:
+        return Turn(self.config, self._timers, context.now_ms, self._wall_ms())
+
+    def _handle(self, request: Request, turn: Turn) -> Reply:
+        match request:
+            case HeartbeatRequest():
+                syncing.heartbeat(self._group(request.group_id), request, turn)
+                return None
+            case CommitRequest():
+                _check_group_id(request.group_id, may_be_empty=True)
+                return self._positions.commit(request, turn)
+            case FetchOffsetsRequest():
+                positions = self.offsets.fetch(request.group_id, request.partitions)
+                return FetchOffsetsReply(tuple(positions))
+            case JoinRequest():
+                return self._join(request, turn)
+            case SyncRequest():
+                return syncing.sync(self._group(request.group_id), request, turn)
+            case LeaveRequest():
+                _check_group_id(request.group_id)
+                group = self.groups.get(request.group_id)
+                if group is None:
+                    return LeaveReply((ErrorCode.UNKNOWN_MEMBER_ID,) * len(request.leavers))
+                return leaving.leave(group, request, turn)
+            case DeleteOffsetsRequest():
+                return self._positions.delete(request, turn)
+            case ForgetTopicsRequest():
+                return self._positions.forget_topics(request, turn)
+            case DescribeRequest():
+                return self._directory.describe(request.group_id)
+            case ListRequest():
+                return self._directory.list_groups()
+            case DeleteGroupRequest():
+                return self._directory.delete(request.group_id, turn)
+
+    def _group(self, group_id: str) -> ClassicGroup:
+        """Where somebody says that he is a member."""
+        _check_group_id(group_id)
+        group = self.groups.get(group_id)
+        if group is None:
+            raise UnknownMemberError(f"group {group_id!r} has no members")
+        return group
+
+    def _join(self, request: JoinRequest, turn: Turn) -> JoinReply | Waits:
+        _check_group_id(request.group_id)
+        joining.check_request(request, turn)
+        group = self.groups.get(request.group_id)
+        if group is None:
+            if request.member_id:
+                raise UnknownMemberError(f"group {request.group_id!r} has no members")
+            self._directory.check_room(request.group_id, turn)
+            group = ClassicGroup(request.group_id, turn.wall_ms)
+            reply = joining.join(group, request, turn, self._new_id)
+            self.groups[request.group_id] = group
+            return reply
+        return joining.join(group, request, turn, self._new_id)
+
+    # --- deadlines -----------------------------------------------------------------------------
+
+    def _ended(self, key: TimerKey, due_ms: int, turn: Turn) -> None:
+        if key.timer is Timer.EXPIRY:
+            again_ms = self._positions.expire(turn)
+            turn.timers.set(key, turn.now_ms + again_ms)
+            return
+        group = self.groups[key.group_id]
+        match key.timer:
+            case Timer.SESSION:
+                rebalance.session_ended(group, key.member_id, due_ms, turn)
+            case Timer.PENDING:
+                rebalance.pending_ended(group, key.member_id, turn)
+            case Timer.JOIN:
+                rebalance.barrier_ended(group, turn)
+            case Timer.SYNC:
+                rebalance.sync_ended(group, turn)
+        if group.is_void:
+            del self.groups[key.group_id]
+
+
+def _check_group_id(group_id: str, *, may_be_empty: bool = False) -> None:
+    """Commits of consumers without a group have an empty one; nothing else may."""
+    if not group_id and not may_be_empty:
+        raise InvalidGroupIdError("a group needs a name")
+    if utf8_bytes(group_id) > GROUP_ID_BYTES_MAX:
+        raise InvalidGroupIdError(f"a group's name has at most {GROUP_ID_BYTES_MAX} bytes")
+
+
+# --- snapshots ---------------------------------------------------------------------------------
+
+
+def _framed(record: GroupRecord) -> bytes:
+    key, value = encode_record(record)
+    return _LENGTHS.pack(len(key), _NO_VALUE if value is None else len(value)) + key + (value or b"")
+
+
+def _unframed(data: bytes) -> Iterable[GroupRecord]:
+    at = 0
+    while at < len(data):
+        if len(data) - at < _LENGTHS.size:
+            raise MalformedMessageError("a snapshot of groups is cut short")
+        key_bytes, value_bytes = _LENGTHS.unpack_from(data, at)
+        key_at = at + _LENGTHS.size
+        value_at = key_at + key_bytes
+        at = value_at + max(value_bytes, 0)
+        if key_bytes < 0 or at > len(data):
+            raise MalformedMessageError("a snapshot of groups is cut short")
+        record = decode_record(data[key_at:value_at], None if value_bytes < 0 else data[value_at:at])
+        if record is not None:
+            yield record
+
+
+__all__ = ["GroupMachine", "GroupState"]

@@ -1,0 +1,162 @@
+"""Requests about committed positions, and their expiry.
+
+Who may commit:
+
+| the group           | a member of its generation  | somebody in no generation (generation -1, no id)  |
+|---------------------|-----------------------------|---------------------------------------------------|
+| not known           | ILLEGAL_GENERATION          | yes: a consumer that assigns itself               |
+| Empty               | UNKNOWN_MEMBER_ID           | yes: that, or an administrator                    |
+| PreparingRebalance  | yes: before it joins again  | UNKNOWN_MEMBER_ID                                 |
+| CompletingRebalance | REBALANCE_IN_PROGRESS       | UNKNOWN_MEMBER_ID                                 |
+| Stable              | yes                         | UNKNOWN_MEMBER_ID                                 |
+
+A member of another generation gets ILLEGAL_GENERATION, a fenced instance FENCED_INSTANCE_ID: what it read
+may be another's by now.  In a generation whose assignments are not made yet nobody owns anything, so nobody
+commits.
+
+Expiry looks at Empty groups only, a part of them each time.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from distributedlog.groups.classic.group import ClassicGroup, GroupState
+from distributedlog.groups.classic.rebalance import keep_alive
+from distributedlog.groups.directory import Directory, write_some
+from distributedlog.groups.offsets import Offsets, committed, forgotten, has_expired
+from distributedlog.groups.records import OffsetRecord, utf8_bytes
+from distributedlog.groups.requests import (
+    NO_MEMBER,
+    PART_DONE,
+    CommitReply,
+    CommitRequest,
+    DeleteOffsetsReply,
+    DeleteOffsetsRequest,
+    ForgetTopicsRequest,
+    PartDone,
+)
+from distributedlog.groups.turn import Turn
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import (
+    CommitTooLargeError,
+    GroupNotFoundError,
+    IllegalGenerationError,
+    NonEmptyGroupError,
+    RebalanceInProgressError,
+    UnknownMemberError,
+)
+
+EXPIRY_GROUPS_MAX: Final = 1000
+"""Looked at in one turn."""
+EXPIRY_AGAIN_MS: Final = 100
+
+
+class Positions:
+    def __init__(self, groups: Mapping[str, ClassicGroup], directory: Directory, offsets: Offsets) -> None:
+        self._groups = groups
+        self._directory = directory
+        self._offsets = offsets
+        self._to_look_at: list[str] = []
+        """Groups that the present round of expiry has still to come to."""
+
+    # --- committing ----------------------------------------------------------------------------
+
+    def commit(self, request: CommitRequest, turn: Turn) -> CommitReply:
+        group = self._groups.get(request.group_id)
+        if group is None:
+            if request.generation >= 0:
+                raise IllegalGenerationError(f"group {request.group_id!r} is in no generation")
+            self._directory.check_room(request.group_id, turn)
+        else:
+            _check_commit(group, request, turn)
+        errors, records = [], []
+        for position in request.positions:
+            if utf8_bytes(position.metadata) > turn.config.offset_metadata_bytes_max:
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            else:
+                errors.append(ErrorCode.NONE)
+                records.append(committed(request, position, turn.wall_ms))
+        turn.check_fits(records, error=CommitTooLargeError)
+        turn.records += records
+        return CommitReply(tuple(errors))
+
+    # --- deleting ------------------------------------------------------------------------------
+
+    def delete(self, request: DeleteOffsetsRequest, turn: Turn) -> DeleteOffsetsReply:
+        group_id = request.group_id
+        if not self._directory.has(group_id):
+            raise GroupNotFoundError(f"there is no group {group_id!r}")
+        group = self._groups.get(group_id)
+        read_topics: frozenset[str] = frozenset()
+        if group is not None and group.state is not GroupState.EMPTY:
+            found = group.subscribed_topics()
+            if found is None:
+                raise NonEmptyGroupError(
+                    f"group {group_id!r} has members, and it is not known what they read"
+                )
+            read_topics = found
+        stored = self._offsets.of(group_id)
+        errors = []
+        records = []
+        for partition in request.partitions:
+            if partition.topic in read_topics:
+                errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+                continue
+            errors.append(ErrorCode.NONE)
+            if partition in stored:
+                records.append(forgotten(group_id, partition))
+        turn.check_fits(records, error=CommitTooLargeError)
+        turn.records += records
+        return DeleteOffsetsReply(tuple(errors))
+
+    def forget_topics(self, request: ForgetTopicsRequest, turn: Turn) -> PartDone | None:
+        return None if write_some(turn, self._of_topics(request.topics)) else PART_DONE
+
+    def _of_topics(self, topics: frozenset[str]) -> Iterator[OffsetRecord]:
+        for group_id in self._offsets.groups():
+            for partition in self._offsets.of(group_id):
+                if partition.topic in topics:
+                    yield forgotten(group_id, partition)
+
+    # --- expiring ------------------------------------------------------------------------------
+
+    def expire(self, turn: Turn) -> int:
+        """A part of a round; when to go on."""
+        if not self._to_look_at:
+            self._to_look_at = list(dict.fromkeys([*self._offsets.groups(), *self._groups]))
+        for _ in range(min(EXPIRY_GROUPS_MAX, len(self._to_look_at))):
+            if not self._expire_group(self._to_look_at[-1], turn):
+                break
+            self._to_look_at.pop()
+        return EXPIRY_AGAIN_MS if self._to_look_at else turn.config.offsets_retention_check_ms
+
+    def _expire_group(self, group_id: str, turn: Turn) -> bool:
+        """Whether all was done that there is to do for it."""
+        group = self._groups.get(group_id)
+        if group is not None and (group.state is not GroupState.EMPTY or group.pending):
+            return True
+        empty_since_ms = group.state_since_ms if group is not None else 0
+        stored = self._offsets.of(group_id)
+        retention_ms = turn.config.offsets_retention_ms
+        expired = [
+            partition
+            for partition, position in stored.items()
+            if has_expired(position, empty_since_ms, turn.wall_ms, retention_ms)
+        ]
+        if not write_some(turn, (forgotten(group_id, each) for each in expired)):
+            return False
+        if len(expired) == len(stored):
+            self._directory.bury(group_id, turn)
+        return True
+
+
+def _check_commit(group: ClassicGroup, request: CommitRequest, turn: Turn) -> None:
+    is_outsider = request.generation < 0 and request.member_id == NO_MEMBER and request.instance_id is None
+    if request.generation < 0 and group.state is GroupState.EMPTY:
+        return
+    if is_outsider:
+        raise UnknownMemberError(f"group {group.group_id!r} has members: only they may commit")
+    member = group.check_member(request.member_id, request.instance_id, request.generation)
+    if group.state is GroupState.COMPLETING:
+        raise RebalanceInProgressError(f"group {group.group_id!r} has no assignments yet")
+    keep_alive(group, member, turn)

@@ -1,0 +1,250 @@
+"""What can be asked of a group coordinator, and the answers.  Immutable.
+
+A request is refused as a whole by an error that is raised.  JoinGroup and SyncGroup may have to wait for
+other members; their reply is `WAITS`, and the real one comes later as a `Completed` effect under the number
+that the asker has chosen (`waiter`).
+"""
+
+from typing import Final, NamedTuple
+
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.ids import TopicPartition
+
+NO_GENERATION: Final = -1
+NO_MEMBER: Final = ""
+
+
+class Offer(NamedTuple):
+    """An assignor that a member knows, and what it has to say to it."""
+
+    name: str
+    metadata: bytes
+
+
+# --- membership --------------------------------------------------------------------------------
+
+
+class JoinRequest(NamedTuple):
+    group_id: str
+    member_id: str
+    """Empty for a member that has none yet."""
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    offers: tuple[Offer, ...]
+    """The best one first."""
+    waiter: int
+    must_know_id: bool = True
+    """A member without an id is given one and has to ask again with it: one that is gone leaves no trace."""
+    may_skip_assignment: bool = False
+
+
+class JoinedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class JoinReply(NamedTuple):
+    member_id: str
+    error: ErrorCode = ErrorCode.NONE
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader_id: str = NO_MEMBER
+    members: tuple[JoinedMember, ...] = ()
+    """For the leader only."""
+    skip_assignment: bool = False
+
+
+class SyncRequest(NamedTuple):
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+    """By member; from the leader only."""
+    waiter: int
+
+
+class SyncReply(NamedTuple):
+    error: ErrorCode = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+class HeartbeatRequest(NamedTuple):
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+
+
+class Leaver(NamedTuple):
+    member_id: str
+    """May be empty if there is an instance id: then whoever has it goes."""
+    instance_id: str | None = None
+
+
+class LeaveRequest(NamedTuple):
+    group_id: str
+    leavers: tuple[Leaver, ...]
+
+
+class LeaveReply(NamedTuple):
+    errors: tuple[ErrorCode, ...]
+    """One for each leaver."""
+
+
+# --- offsets -----------------------------------------------------------------------------------
+
+
+class Position(NamedTuple):
+    """Where a group goes on reading a partition."""
+
+    partition: TopicPartition
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class CommitRequest(NamedTuple):
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    """Negative of a consumer that is in no generation."""
+    positions: tuple[Position, ...]
+    retention_ms: int | None = None
+    """Of clients that set it themselves."""
+
+
+class CommitReply(NamedTuple):
+    errors: tuple[ErrorCode, ...]
+    """One for each position."""
+
+
+class FetchOffsetsRequest(NamedTuple):
+    group_id: str
+    partitions: tuple[TopicPartition, ...] | None
+    """None: all there are."""
+
+
+class FetchOffsetsReply(NamedTuple):
+    positions: tuple[Position, ...]
+    """Only of the partitions that have one."""
+
+
+class DeleteOffsetsRequest(NamedTuple):
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+
+class DeleteOffsetsReply(NamedTuple):
+    errors: tuple[ErrorCode, ...]
+    """One for each partition."""
+
+
+# --- groups as a whole -------------------------------------------------------------------------
+
+
+class DescribeRequest(NamedTuple):
+    group_id: str
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class DescribeReply(NamedTuple):
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[DescribedMember, ...]
+
+
+class ListRequest(NamedTuple):
+    pass
+
+
+class GroupListing(NamedTuple):
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+class ListReply(NamedTuple):
+    groups: tuple[GroupListing, ...]
+
+
+class DeleteGroupRequest(NamedTuple):
+    group_id: str
+
+
+class ForgetTopicsRequest(NamedTuple):
+    """The topics are gone: a later one of the same name has nothing to do with what was read of them."""
+
+    topics: frozenset[str]
+
+
+class PartDone(NamedTuple):
+    """As much as fits one entry was done: ask again for the rest."""
+
+
+PART_DONE: Final = PartDone()
+
+
+class Waits(NamedTuple):
+    """The reply depends on other members: it comes as an effect."""
+
+
+WAITS: Final = Waits()
+
+
+class Completed(NamedTuple):
+    """An effect: the reply to the request with this number."""
+
+    waiter: int
+    reply: JoinReply | SyncReply
+
+
+Request = (
+    JoinRequest
+    | SyncRequest
+    | HeartbeatRequest
+    | LeaveRequest
+    | CommitRequest
+    | FetchOffsetsRequest
+    | DeleteOffsetsRequest
+    | DescribeRequest
+    | ListRequest
+    | DeleteGroupRequest
+    | ForgetTopicsRequest
+)
+Reply = (
+    JoinReply
+    | SyncReply
+    | LeaveReply
+    | CommitReply
+    | FetchOffsetsReply
+    | DeleteOffsetsReply
+    | DescribeReply
+    | ListReply
+    | Waits
+    | PartDone
+    | None
+)
+"""None: it was done, and there is nothing more to say (a heartbeat, a group deleted)."""

@@ -1,0 +1,60 @@
+"""One turn of the machine: what a request or a deadline leads to, gathered while it is being handled.
+
+Everything a handler may use comes in here, and everything it does goes out: records, replies to those who
+wait, and deadlines.  A turn that ends with an error must not have changed anything: so handlers check first.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from distributedlog.groups.config import GroupConfig
+from distributedlog.groups.deadlines import Deadlines
+from distributedlog.groups.records import GroupRecord, size_bound
+from distributedlog.groups.requests import Completed, JoinReply, SyncReply
+from distributedlog.model.errors import DlogError, RecordTooLargeError
+
+
+class Timer(Enum):
+    SESSION = "a member is silent"
+    PENDING = "a member got its id and did not come with it"
+    JOIN = "the barrier closes"
+    SYNC = "members did not ask for their assignments"
+    EXPIRY = "positions are to be looked through"
+
+
+class TimerKey(NamedTuple):
+    timer: Timer
+    group_id: str = ""
+    member_id: str = ""
+
+
+class Turn:
+    __slots__ = ("config", "effects", "now_ms", "records", "timers", "wall_ms")
+
+    def __init__(self, config: GroupConfig, timers: Deadlines[TimerKey], now_ms: int, wall_ms: int) -> None:
+        self.config = config
+        self.timers = timers
+        self.now_ms = now_ms
+        """Monotonic: for deadlines."""
+        self.wall_ms = wall_ms
+        """For what is written down."""
+        self.records: list[GroupRecord] = []
+        self.effects: list[Completed] = []
+
+    def write(self, record: GroupRecord) -> None:
+        self.records.append(record)
+
+    def check_fits(
+        self,
+        records: Sequence[GroupRecord],
+        spare_bytes: int = 0,
+        error: type[DlogError] = RecordTooLargeError,
+    ) -> None:
+        """Whether they can be one entry, before anything is changed because of them."""
+        size = spare_bytes + sum(size_bound(record) for record in records)
+        if size > self.config.entry_bytes_max:
+            raise error(f"it takes {size} bytes to keep; {self.config.entry_bytes_max} fit into one entry")
+
+    def complete(self, waiter: int, reply: JoinReply | SyncReply) -> None:
+        self.effects.append(Completed(waiter, reply))

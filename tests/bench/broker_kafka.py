@@ -1,0 +1,220 @@
+"""The brokers that are measured: ours and Apache Kafka, each a process on loopback.
+
+Kafka's jars are brought by Maven, with whatever repositories the machine's own settings name, and kept in
+.bench/.  It runs as its own start script runs it: the same heap, collector and server defaults.  Only where
+files go, how soon deleted ones go, and what one node must be told is set.
+"""
+
+import asyncio
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from distributedlog.client.admin import Admin, NewTopic
+from distributedlog.model.errors import DlogError, TopicExistsError
+from tests.bench.broker_load import CODE, connect, produce_code_at, produce_frame
+from tests.system.server_process import ServerProcess, free_port
+
+KAFKA_VERSION: Final = "4.2.1"
+HOME: Final = Path(__file__).parents[2] / ".bench" / f"kafka-{KAFKA_VERSION}"
+FETCH_SECONDS_MAX: Final = 300
+START_SECONDS_MAX: Final = 60.0
+RETRY_SECONDS: Final = 0.002
+CLUSTER_ID: Final = "YmVuY2gtYmVuY2gtYmVuYw"
+SHARED: Final = {"log.segment.delete.delay.ms": "1000"}
+
+_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>bench</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>
+<dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{0}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{0}</version></dependency>
+<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.25.3</version></dependency>
+<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-core</artifactId><version>2.25.3</version></dependency>
+</dependencies></project>
+"""
+_LOGGING: Final = """status = error
+appender.out.type = Console
+appender.out.name = OUT
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %m (%c)%n
+rootLogger.level = INFO
+rootLogger.appenderRef.out.ref = OUT
+"""
+# The defaults of Kafka's start script.
+_JVM: Final = (
+    "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
+)  # fmt: skip
+
+
+class LeftOutError(Exception):
+    """A rival that cannot run here, and why."""
+
+
+class Broker(Protocol):
+    name: str
+    port: int
+
+    @property
+    def pid(self) -> int: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Ours:
+    name = "dlog"
+
+    def __init__(self, directory: Path) -> None:
+        self.port = free_port()
+        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{self.port}", **SHARED}
+        self._server = ServerProcess(directory, settings)
+
+    @property
+    def pid(self) -> int:
+        assert self._server.process is not None
+        return self._server.process.pid
+
+    def start(self) -> None:
+        self._server.start()
+
+    def stop(self) -> None:
+        if self._server.process is not None:
+            self._server.wait_until_ready()
+            self._server.stop()
+
+
+class Kafka:
+    name = "Kafka"
+
+    def __init__(self, directory: Path) -> None:
+        self._classpath = f"{HOME}:{fetch_kafka()}/*"
+        directory.mkdir(parents=True)
+        self.port, control = free_port(), free_port()
+        self._config, self._log = directory / "server.properties", directory / "log"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{control}",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{control}",
+            "offsets.topic.replication.factor": "1",
+            "log.dirs": str(directory / "data"),
+            **SHARED,
+        }
+        self._config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self._process: subprocess.Popen[bytes] | None = None
+        command = self._java("kafka.tools.StorageTool")
+        command += ["format", "-t", CLUSTER_ID, "-c", str(self._config), "--standalone"]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def _java(self, main: str) -> list[str]:
+        return ["java", *_JVM, "-cp", self._classpath, main]
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        with open(self._log, "ab") as log:
+            command = [*self._java("kafka.Kafka"), str(self._config)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(START_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+def fetch_kafka() -> Path:
+    """The directory of Kafka's jars.  Raises LeftOutError if they cannot be had."""
+    libraries = HOME / "libs"
+    if not shutil.which("java"):
+        raise LeftOutError("there is no java")
+    if not (HOME / "complete").is_file():
+        if not shutil.which("mvn"):
+            raise LeftOutError("there is no mvn to bring its jars")
+        HOME.mkdir(parents=True, exist_ok=True)
+        (HOME / "pom.xml").write_text(_POM.format(KAFKA_VERSION))
+        (HOME / "log4j2.properties").write_text(_LOGGING)
+        command = ["mvn", "-q", "-B", "-f", str(HOME / "pom.xml"), "dependency:copy-dependencies"]
+        try:
+            subprocess.run(
+                [*command, f"-DoutputDirectory={libraries}", "-DincludeScope=runtime"],
+                check=True, capture_output=True, timeout=FETCH_SECONDS_MAX,
+            )  # fmt: skip
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            raise LeftOutError("Maven could not bring its jars") from error
+        (HOME / "complete").touch()
+    return libraries
+
+
+# --- what is asked of both ---------------------------------------------------------------------
+
+
+def make_topic(broker: Broker, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+    async def make() -> None:
+        async with Admin.connect(f"127.0.0.1:{broker.port}") as admin:
+            await admin.create_topic(NewTopic(name, partitions, 1, configs or {}))
+
+    asyncio.run(make())
+
+
+def delete_topic(broker: Broker, name: str) -> None:
+    async def delete() -> None:
+        async with Admin.connect(f"127.0.0.1:{broker.port}") as admin:
+            await admin.delete_topics([name])
+
+    asyncio.run(delete())
+
+
+def make_first_topic(broker: Broker, name: str) -> None:
+    """As soon as it serves and may lead."""
+    give_up = time.monotonic() + START_SECONDS_MAX
+    while True:
+        try:
+            connect(broker.port).close()
+            make_topic(broker, name, 1)
+            return
+        except TopicExistsError:
+            return
+        except (OSError, DlogError):
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
+def until_acknowledged(broker: Broker, topic: str, batch: bytes) -> None:
+    """Until a record of a topic that it has on its disk is acknowledged."""
+    frame, code_at = produce_frame(topic, 0, batch, 1), produce_code_at(topic)
+    give_up = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < give_up:
+        try:
+            with connect(broker.port) as connection:
+                while _answer_code(connection, frame, code_at):
+                    time.sleep(RETRY_SECONDS)
+                return
+        except OSError:
+            time.sleep(RETRY_SECONDS)
+    raise AssertionError(f"{broker.name} acknowledged nothing in {START_SECONDS_MAX} s")
+
+
+def _answer_code(connection: socket.socket, frame: bytes, code_at: int) -> int:
+    connection.sendall(frame)
+    answer = connection.recv(4096)
+    if not answer:
+        raise ConnectionResetError("it hung up")
+    code = CODE.unpack_from(answer, code_at)[0]
+    assert isinstance(code, int)
+    return code

@@ -1,0 +1,98 @@
+"""confluent-kafka's consumer as a member of a group: BOOTSTRAP TOPIC PARTITIONS GROUP.MEMBER.STRATEGY.
+
+It tells what it is assigned, in which generation; what it polls; and what it has committed, which it reads
+back whenever it is assigned something.
+"""
+
+import contextlib
+import struct
+import sys
+import time
+from collections import defaultdict
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from tests.reliability.history import Place, Seen
+from tests.reliability.journal import Journal
+from tests.reliability.programs.stopping import stopping
+from tests.reliability.programs.values import from_bytes
+
+SESSION_MS = 2_000
+HEARTBEAT_MS = 300
+POLL_SECONDS = 0.2
+ASK_SECONDS = 5.0
+RECORDS_MAX = 200
+GENERATION_AT = len(b"CGMDv2:")
+
+
+class GroupMember:
+    def __init__(self, bootstrap: str, topic: str, name: str) -> None:
+        self.group, _, strategy = name.split(".")
+        self.journal = Journal(name)
+        self.seat = 0
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": self.group,
+            "partition.assignment.strategy": strategy,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "fetch.wait.max.ms": 100,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+            "topic.metadata.refresh.interval.ms": 1_000,
+            "log_level": 0,
+        }
+        self.consumer = Consumer(settings)
+        self.consumer.subscribe([topic], on_assign=self.assigned)
+
+    def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.seat += 1
+        (generation,) = struct.unpack_from("=i", consumer.consumer_group_metadata(), GENERATION_AT)
+        for each in partitions:
+            self.journal.owned(self.group, generation, Place(each.topic, each.partition))
+        invoked_ns = time.monotonic_ns()
+        with contextlib.suppress(KafkaException):  # nobody to ask just now
+            for each in consumer.committed(partitions, timeout=ASK_SECONDS):
+                self.told(each, invoked_ns)
+
+    def told(self, position: TopicPartition, invoked_ns: int) -> None:
+        if position.error is None and position.offset >= 0:
+            place = Place(position.topic, position.partition)
+            self.journal.told(place, self.group, position.offset, invoked_ns)
+
+    def step(self) -> None:
+        invoked_ns = time.monotonic_ns()
+        messages = self.consumer.consume(RECORDS_MAX, POLL_SECONDS)
+        records: dict[Place, list[Seen]] = defaultdict(list)
+        for message in messages:
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            if message.error() is None:
+                assert topic is not None
+                assert partition is not None
+                assert offset is not None
+                records[Place(topic, partition)].append(Seen(offset, from_bytes(message.value() or b"")))
+        for place, seen in records.items():
+            self.journal.poll(place, self.seat, seen, invoked_ns)
+        if records:
+            self.commit([TopicPartition(*place, seen[-1].offset + 1) for place, seen in records.items()])
+
+    def commit(self, positions: list[TopicPartition]) -> None:
+        invoked_ns = time.monotonic_ns()
+        with contextlib.suppress(KafkaException):  # fenced, or nobody to ask: somebody reads it again
+            for each in self.consumer.commit(offsets=positions, asynchronous=False) or ():
+                self.told(each, invoked_ns)
+
+
+def main() -> None:
+    bootstrap, topic, _, name = sys.argv[1:]
+    member, stop = GroupMember(bootstrap, topic, name), stopping()
+    while not stop.is_set():
+        member.step()
+    member.consumer.close()
+
+
+if __name__ == "__main__":
+    main()

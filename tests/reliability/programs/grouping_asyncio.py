@@ -1,0 +1,96 @@
+"""aiokafka's consumer as a member of a group: BOOTSTRAP TOPIC PARTITIONS GROUP.MEMBER.STRATEGY.
+
+It tells what `grouping` tells.
+"""
+
+import asyncio
+import logging
+import sys
+import time
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import KafkaError
+
+from tests.reliability.history import Place, Seen
+from tests.reliability.journal import Journal
+from tests.reliability.programs.stopping import stopping
+from tests.reliability.programs.values import from_bytes
+
+SESSION_MS = 2_000
+HEARTBEAT_MS = 300
+POLL_MS = 200
+RECORDS_MAX = 200
+STRATEGIES = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+
+
+class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, bootstrap: str, topic: str, name: str) -> None:
+        self.group, _, strategy = name.split(".")
+        self.topic = topic
+        self.journal = Journal(name)
+        self.seat = 0
+        self.consumer = AIOKafkaConsumer(
+            bootstrap_servers=bootstrap,
+            group_id=self.group,
+            partition_assignment_strategy=(STRATEGIES[strategy],),
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            metadata_max_age_ms=1_000,
+            retry_backoff_ms=50,
+        )
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """Nothing is kept back: every poll is committed before the next."""
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        self.seat += 1
+        generation = self.consumer._coordinator.generation
+        for each in assigned:
+            self.journal.owned(self.group, generation, Place(each.topic, each.partition))
+
+    async def run(self) -> None:
+        stop = stopping()
+        await self.consumer.start()
+        self.consumer.subscribe([self.topic], listener=self)
+        try:
+            while not stop.is_set():
+                await self.step()
+        finally:
+            await self.consumer.stop()
+
+    async def step(self) -> None:
+        invoked_ns = time.monotonic_ns()
+        polled = await self.consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_MAX)
+        positions = {}
+        for where, messages in polled.items():
+            seen = [Seen(each.offset, from_bytes(each.value)) for each in messages]
+            self.journal.poll(Place(where.topic, where.partition), self.seat, seen, invoked_ns)
+            positions[where] = seen[-1].offset + 1
+        if not positions:
+            return
+        invoked_ns = time.monotonic_ns()
+        try:
+            await self.consumer.commit(positions)
+        except (KafkaError, ValueError):  # fenced, no longer ours, or nobody to ask: somebody reads it again
+            return
+        for where, offset in positions.items():
+            self.journal.told(Place(where.topic, where.partition), self.group, offset, invoked_ns)
+
+
+def main() -> None:
+    bootstrap, topic, _, name = sys.argv[1:]
+    logging.disable(logging.CRITICAL)
+
+    async def run() -> None:
+        await GroupMember(bootstrap, topic, name).run()
+
+    asyncio.run(run())
+
+
+if __name__ == "__main__":
+    main()

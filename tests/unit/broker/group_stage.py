@@ -1,0 +1,131 @@
+"""A broker's group coordinators on real partitions of a simulated disk.  Syncs, loading and time go on when
+the test says."""
+
+from distributedlog.broker.coordinators import OFFSETS_TOPIC, GroupCoordinators
+from distributedlog.groups.config import GroupConfig
+from distributedlog.groups.requests import (
+    CommitRequest,
+    FetchOffsetsReply,
+    FetchOffsetsRequest,
+    JoinReply,
+    JoinRequest,
+    Offer,
+    Position,
+    Reply,
+    Request,
+    SyncReply,
+    SyncRequest,
+)
+from distributedlog.model.config import LogConfig
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import DlogError
+from distributedlog.model.ids import TopicPartition
+from distributedlog.ports.executor import Outcome
+from distributedlog.ports.randomness import SeededRandomness
+from tests.unit.broker.partition_stage import Stage
+
+GROUP = "g"
+OFFSETS_NUMBER, TOPIC_NUMBER = 50, 1
+DEADLINE_MS = 30_000
+SESSION_MS = 10_000
+
+
+class Told:
+    """What became of a request."""
+
+    def __init__(self) -> None:
+        self.outcome: Outcome[Reply] | None = None
+
+    def __call__(self, outcome: Outcome[Reply]) -> None:
+        assert self.outcome is None, "nobody is told twice"
+        self.outcome = outcome
+
+    @property
+    def is_told(self) -> bool:
+        return self.outcome is not None
+
+    @property
+    def reply(self) -> Reply:
+        assert self.outcome is not None, "it still waits"
+        return self.outcome.value()
+
+    @property
+    def code(self) -> ErrorCode:
+        assert self.outcome is not None, "it still waits"
+        error = self.outcome.error
+        if error is not None:
+            assert isinstance(error, DlogError)
+            return error.code
+        reply = self.outcome.value()
+        return reply.error if isinstance(reply, JoinReply | SyncReply) else ErrorCode.NONE
+
+
+class GroupStage:
+    """Broker 1, which leads `__consumer_offsets` and a topic `t`."""
+
+    def __init__(self, *, partitions: int = 1, log: LogConfig | None = None) -> None:
+        self.stage = Stage(log=log or LogConfig(file_delete_delay_ms=0, cleanup_policy=("compact",)))
+        self.metadata = self.stage.metadata
+        self.metadata.create("t", TOPIC_NUMBER)
+        self.metadata.create(OFFSETS_TOPIC, OFFSETS_NUMBER, partitions)
+        self.attach()
+
+    def attach(self) -> None:
+        """The coordinators of the process that has just begun."""
+        self.groups = GroupCoordinators(
+            GroupConfig(initial_rebalance_delay_ms=0),
+            self.stage.partitions.signals,
+            lambda: self.metadata.image,
+            clock=self.stage.clock,
+            scheduler=self.stage.scheduler,
+            executor=self.stage.executor,
+            randomness=SeededRandomness(1),
+        )
+        self.stage.apply()
+
+    def restart(self) -> None:
+        """Killed, and started again on what was synced."""
+        self.stage.restart()
+        self.attach()
+
+    def settle(self) -> None:
+        self.stage.settle()
+
+    def ask(self, request: Request, group: str = GROUP, deadline_ms: int = DEADLINE_MS) -> Told:
+        told = Told()
+        self.groups.submit(group, request, self.stage.clock.monotonic_ms() + deadline_ms, told)
+        return told
+
+    def commit(self, offset: int, group: str = GROUP, *, partition: int = 0, topic: str = "t") -> Told:
+        position = Position(TopicPartition(topic, partition), offset, -1, "")
+        return self.ask(CommitRequest(group, "", None, -1, (position,)), group)
+
+    def fetch(self, group: str = GROUP) -> Told:
+        return self.ask(FetchOffsetsRequest(group, None), group)
+
+    def committed(self, group: str = GROUP) -> list[int]:
+        reply = self.fetch(group).reply
+        assert isinstance(reply, FetchOffsetsReply)
+        return [each.offset for each in reply.positions]
+
+    def join(self, member_id: str = "") -> Told:
+        offers = (Offer("range", b""),)
+        return self.ask(
+            JoinRequest(
+                GROUP,
+                member_id,
+                None,
+                "c",
+                "/h",
+                SESSION_MS,
+                60_000,
+                "consumer",
+                offers,
+                0,
+                must_know_id=False,
+            )
+        )
+
+    def sync(self, member_id: str, generation: int, assignment: bytes) -> Told:
+        given = ((member_id, assignment),)
+        return self.ask(SyncRequest(GROUP, member_id, None, generation, None, None, given, 0))
