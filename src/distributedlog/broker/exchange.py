@@ -19,7 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from distributedlog.broker.admission import (
     NEVER_MS,
@@ -43,6 +43,10 @@ from distributedlog.protocol.schema import Message
 from distributedlog.storage.files import FileRegion
 
 logger = logging.getLogger(__name__)
+
+ELEMENTS_MAX: Final = 50_000
+"""Of all arrays of one request.  A cluster has at most 16,000 partitions; a request is handled in one go, and
+nobody else is served meanwhile."""
 
 
 class Desk(NamedTuple):
@@ -153,7 +157,7 @@ class Exchange:
         registration = desk.handlers.get(api_key)
         if registration is None or not registration.versions[0] <= version <= registration.versions[1]:
             return self._answer_unknown(registration, header, now_ms)
-        request = decode(registration.request, version, frame, position)[0]
+        request = decode(registration.request, version, frame, position, elements_max=ELEMENTS_MAX)[0]
         desk.metrics.request_received(registration.name, version, len(frame))
         deadline_ms = now_ms + desk.limits.request_ms_max
         if registration.patience_ms is not None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from distributedlog.broker.admission import UNANSWERED_MAX, ServerLimits
 from distributedlog.broker.connection import SLICE_MS
 from distributedlog.broker.dispatch import Handlers
+from distributedlog.broker.exchange import ELEMENTS_MAX
 from distributedlog.model.config import KIB, MIB
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.ports.clock import SystemClock
@@ -21,7 +22,11 @@ from distributedlog.protocol.codec import join_parts
 from distributedlog.protocol.framing import decode_response, encode_request
 from distributedlog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from distributedlog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from distributedlog.protocol.messages.leave_group import LeaveGroupRequest
+from distributedlog.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
 from distributedlog.protocol.messages.list_offsets import ListOffsetsRequest
 from distributedlog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.unit.broker.server_stage import PATIENT, Client, HurriedClock, Later, Stage, answer, asked, run
@@ -412,6 +417,30 @@ def test_patience_that_the_request_asks_for_comes_on_top() -> None:
             await stage.counts.until_closed("idle")
             assert contexts[0].deadline_ms - contexts[0].received_ms == 1_000_020
             assert stage.counts.parked_now == 1
+
+    run(story())
+
+
+def test_a_request_of_more_elements_than_a_cluster_has_partitions_is_not_handled() -> None:
+    """It would be handled in one go, and nobody else served meanwhile."""
+
+    async def story() -> None:
+        handlers = Handlers()
+
+        @handlers.handles(LeaveGroupRequest, versions=(0, 3))
+        def leave_group(services: object, request: LeaveGroupRequest, context: Any) -> Any:
+            return LeaveGroupResponse(error_code=len(request.members) % 1000, members=[])
+
+        async with Stage(PATIENT, handlers) as stage:
+            for count in (ELEMENTS_MAX, ELEMENTS_MAX + 1):
+                client = await stage.connect()
+                members = [MemberIdentity(member_id="m")] * count
+                request = LeaveGroupRequest(group_id="g", member_id="", members=members)
+                await client.send(join_parts(encode_request(request, 3, 1, "c")))
+                if count == ELEMENTS_MAX:
+                    assert await client.frame()
+                else:
+                    assert await client.is_cut()
 
     run(story())
 
