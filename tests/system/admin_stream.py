@@ -44,6 +44,8 @@ from distributedlog.protocol.schema import Message
 SETTING = "retention.ms"
 CREATED_WITH = 1_000_000
 TIMEOUT_MS = 1_500
+TOPICS_EACH_MAX = 200
+"""Of one worker: a long run must not fill the cluster."""
 TOPIC = 2
 UNKNOWN_CODES = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
 M = TypeVar("M", bound=Message)
@@ -99,7 +101,7 @@ class AdminStream:
 
     async def _operate(self, connection: Connection, worker: str, mine: list[str]) -> None:
         drawn = self._chance.random()
-        if not mine or drawn < 0.5:
+        if not mine or (drawn < 0.5 and len(mine) < TOPICS_EACH_MAX):
             await self._create(connection, f"{worker}-{next(self._number)}", mine)
         elif drawn < 0.75:
             await self._alter(connection, self._chance.choice(mine))

@@ -61,6 +61,9 @@ class GroupLoad(Load):
             if len(covered) == self._partitions and all(len(members[name]) >= least for name in names):
                 return
 
+    def __enter__(self) -> "GroupLoad":
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -1,8 +1,9 @@
 """Everything of a broker that runs on the data loop: partitions, what waits on them, and the server.
 
     made     the logs are recovered; blocks, before anything runs
-    start    clients are served; what they may do is decided by the image
+    start    the addresses are taken
     follow   from the first image that has caught up with the cluster, partitions are what the image says
+    serve    clients are served; what they may do is decided by the image
     drain    no more clients; what was begun is answered
     close    everything synced and marked as a clean stop, or let go as it is
 
@@ -93,6 +94,7 @@ class DataPlane:
         self._scheduler = LoopScheduler(loop, clock)
         self._follows = False
         self._server: KafkaServer | None = None
+        self._is_accepting = False
         self._services: Services | None = None
         self._producer_ids: ProducerIds | None = None
         self._groups: GroupCoordinators | None = None
@@ -114,7 +116,7 @@ class DataPlane:
     def start(
         self, view: MetadataView, controller: ControllerBridge, broker_epoch: Callable[[], int]
     ) -> tuple[Endpoint, ...]:
-        """Serves clients; the addresses under which they will find this broker."""
+        """Takes the addresses under which clients will find this broker."""
         settings = self._settings
 
         async def fetch_block() -> ProducerIdBlock:
@@ -150,8 +152,15 @@ class DataPlane:
         self._server = KafkaServer(
             settings, services, self._loop, metrics=self._metrics, limits=limits, warmer=warmer
         )
-        self._server.start()
+        self._server.bind()
         return advertised(settings, self._server.addresses)
+
+    def serve(self) -> None:
+        """Accepts clients, from the first call on.  Not before the image shows this broker as one that
+        serves: a client that asks a broker for brokers and finds none forgets the only one it knew."""
+        if self._server is not None and not self._is_accepting:
+            self._is_accepting = True
+            self._server.serve()
 
     @property
     def client_address(self) -> str:

@@ -146,6 +146,7 @@ class Node:
 
         bridge = ControllerBridge(self._loop, self._thread.loop, self._control.forwarder)
         endpoints = data.start(self._view, bridge, lambda: self._control.broker_epoch)
+        self._view.on_change(lambda _old, _new: self._serve_if_let_in())
         service = data.gateway_service(self._why_not_ready)
         gateway = await asyncio.wrap_future(self._thread.submit(self._control.start_gateway(service)))
         if gateway is not None:
@@ -178,10 +179,17 @@ class Node:
     def _life_changed(self, state: LifeState) -> None:
         logger.info("the broker is %s", state.value)
         self._state = state
-        if state is LifeState.SERVING:
-            self._serving.set()
+        self._serve_if_let_in()
         if self._thread.is_running:
             self._thread.submit(self._control.set_ready(state is LifeState.SERVING))
+
+    def _serve_if_let_in(self) -> None:
+        """Once the cluster has let this broker in, and our own image shows it."""
+        own = self._view.image.brokers.get(self.settings.node_id)
+        is_shown = own is not None and not own.fenced and own.epoch == self._control.broker_epoch
+        if self._data is not None and self._state is LifeState.SERVING and is_shown:
+            self._data.serve()
+            self._serving.set()
 
     def _take_status(self, status: ControlStatus, lag_s: float) -> None:
         self._metrics.control = status

@@ -33,7 +33,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 RESTART_SECONDS: Final = 1.0
 RESTART_SECONDS_MAX: Final = 30.0
-STOP_SECONDS_MAX: Final = 20.0
+STOP_SECONDS_MAX: Final = 60.0
 POLL_SECONDS: Final = 0.2
 """Where the kernel has no pidfd."""
 REPORT_BYTES_MAX: Final = 64 * 1024

@@ -8,10 +8,10 @@ import contextlib
 import struct
 import sys
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.reliability.history import Place, Seen
 from tests.reliability.journal import Journal
@@ -31,6 +31,8 @@ class GroupMember:
         self.group, _, strategy = name.split(".")
         self.journal = Journal(name)
         self.seat = 0
+        self.committing_ns: deque[int] = deque()
+        """When the commits that were not answered yet were asked for."""
         settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "group.id": self.group,
@@ -43,6 +45,7 @@ class GroupMember:
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
             "topic.metadata.refresh.interval.ms": 1_000,
+            "on_commit": self.committed,
             "log_level": 0,
         }
         self.consumer = Consumer(settings)
@@ -80,10 +83,16 @@ class GroupMember:
             self.commit([TopicPartition(*place, seen[-1].offset + 1) for place, seen in records.items()])
 
     def commit(self, positions: list[TopicPartition]) -> None:
-        invoked_ns = time.monotonic_ns()
-        with contextlib.suppress(KafkaException):  # fenced, or nobody to ask: somebody reads it again
-            for each in self.consumer.commit(offsets=positions, asynchronous=False) or ():
-                self.told(each, invoked_ns)
+        """Not waited for: librdkafka 2.16 waits for ever if it loses its last broker meanwhile."""
+        with contextlib.suppress(KafkaException):  # nobody to ask just now
+            self.committing_ns.append(time.monotonic_ns())
+            self.consumer.commit(offsets=positions, asynchronous=True)
+
+    def committed(self, error: KafkaError | None, positions: list[TopicPartition]) -> None:
+        """They are answered in their order; a fenced one is read again by somebody."""
+        invoked_ns = self.committing_ns.popleft()
+        for each in positions if error is None else ():
+            self.told(each, invoked_ns)
 
 
 def main() -> None:
