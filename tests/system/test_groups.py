@@ -75,7 +75,8 @@ def test_a_cooperative_group_goes_on_while_members_come_go_and_are_killed(tmp_pa
 
 
 @pytest.mark.timeout(300)
-def test_a_coordinator_that_is_killed_forgets_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["grouping_python", "grouping"])
+def test_a_coordinator_that_is_killed_forgets_nothing(tmp_path: Path, first: str) -> None:
     settings = {**SETTINGS, "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}"}
     with ServerProcess(tmp_path / "node", settings) as node:
         bootstrap = node.facts["client"]
@@ -83,7 +84,7 @@ def test_a_coordinator_that_is_killed_forgets_nothing(tmp_path: Path) -> None:
             load.start("producing", "p1")
             load.wait_for(acks=1)
             names = [f"{GROUP}.m{at}.roundrobin" for at in range(3)]
-            load.start("grouping_python", names[0])
+            load.start(first, names[0])
             load.wait_for(1, names[:1])
             for number in range(4):
                 assert node.stop(signal.SIGKILL) == -signal.SIGKILL
