@@ -7,6 +7,9 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 KERNEL_SOURCE := $(wildcard src/distributedlog/records/_kernel*.py)
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# Of the slow tests, those whose outcome could depend on the form of the kernel.
+KERNEL_TESTS := $(addprefix tests/simulation/,test_raft.py test_raft_storage.py) \
+    $(addprefix tests/system/,test_kill.py test_broker_kill.py test_examples.py test_server.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-interpreted demo bench simulate compat soak lock proto clients clean
@@ -40,7 +43,7 @@ clients: $(READY) ## bring the clients that are no Python packages: KafkaJS, kca
 
 test: $(READY) clients   ## everything a change must pass, on both forms of the kernel
 	$(PYTEST) tests/unit tests/simulation tests/compat tests/system tests/mutants
-	DLOG_KERNEL=interpreted $(PYTEST) tests/unit tests/simulation tests/compat tests/system
+	DLOG_KERNEL=interpreted $(PYTEST) tests/unit tests/compat $(KERNEL_TESTS)
 
 simulate: $(READY) ## seeded simulations; KIND=raft|control SEED= RUNS= SECONDS=
 	$(BIN)/python -m tests.simulation --kind $(or $(KIND),raft) --seed $(or $(SEED),1) --runs $(or $(RUNS),20) --seconds $(or $(SECONDS),30)
