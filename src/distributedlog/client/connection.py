@@ -22,6 +22,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Mapping
+from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -177,7 +178,7 @@ async def connect(
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             _, wire = await loop.create_connection(
-                lambda: _Wire(label, frame_bytes_max), host, port, happy_eyeballs_delay=0.25
+                lambda: _Wire(label, frame_bytes_max), host, port, happy_eyeballs_delay=_race_delay_s(host)
             )
             connection = Connection(wire, label, client_id)
             await connection.greet(timeout_ms)
@@ -195,6 +196,16 @@ async def connect(
     except BaseException as error:
         _abandoned(wire, error)
         raise
+
+
+def _race_delay_s(host: str) -> float | None:
+    """A name may stand for several addresses, of which the first to answer is taken; an address is one.
+    (Whoever gives up such a race leaves sockets open in some versions of Python.)"""
+    try:
+        ip_address(host)
+    except ValueError:
+        return 0.25
+    return None
 
 
 def _abandoned(wire: "_Wire | None", reason: BaseException) -> BaseException:

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from distributedlog.client.connection import IN_FLIGHT_MAX, Connection, connect
+from distributedlog.client.connection import IN_FLIGHT_MAX, Connection, _race_delay_s, connect
 from distributedlog.model.errors import (
     BrokerUnreachableError,
     ConnectionLostError,
@@ -287,3 +287,8 @@ def test_a_peer_that_hangs_up_on_the_greeting_is_no_kafka_broker() -> None:
         raise HangUp
 
     assert "does not answer as a Kafka broker" in refused_greeting(hang_up)
+
+
+@pytest.mark.parametrize(("host", "races"), [("127.0.0.1", False), ("::1", False), ("localhost", True)])
+def test_only_a_name_is_tried_at_several_addresses_at_once(host: str, races: bool) -> None:
+    assert (_race_delay_s(host) is not None) is races
