@@ -280,13 +280,18 @@ def test_calls_are_counted_like_requests(tmp_path: Path) -> None:
             await stage.fetch(position(), until_end=True)
             with pytest.raises(grpc.aio.AioRpcError):
                 await stage.produce(record("absent"))
-            await asyncio.sleep(0)
-            counted = {
-                (family.name, *sample.labels.values()): sample.value
-                for family in stage.metrics.families()
-                for sample in family.samples
-            }
-            assert counted["dlog_requests", "GatewayProduce"] == 2
+
+            def now() -> dict[tuple[str, ...], object]:
+                return {
+                    (family.name, *sample.labels.values()): sample.value
+                    for family in stage.metrics.families()
+                    for sample in family.samples
+                }
+
+            # A call is counted once it is answered, on the other loop.
+            await stage.until(lambda: now().get(("dlog_requests", "GatewayProduce")) == 2)
+            await stage.until(lambda: now().get(("dlog_requests", "GatewayFetch")) == 1)
+            counted = now()
             assert counted["dlog_requests", "GatewayFetch"] == 1
             assert counted["dlog_request_errors", "GatewayProduce", "3"] == 1
             assert counted["dlog_topic_records_in", "t"] == 2
