@@ -91,10 +91,11 @@ class Node:
             report = await self._start()
             await self._until_serving()
             if self._error is None and not self._stopping.is_set():
-                gc.collect()
-                gc.freeze()
                 on_ready(report)
                 logger.info("ready: %s", report.to_json())
+                # What is here now stays for good: the collector need not go through it again and again.
+                gc.freeze()
+            gc.enable()
             await self._stopping.wait()
         finally:
             await self._stop()
