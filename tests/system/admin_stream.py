@@ -167,8 +167,18 @@ class Seen:
     setting: int
 
 
+async def _connected(address: Address) -> Connection:
+    """A broker that is let in is about to accept clients."""
+    for _ in range(600):
+        try:
+            return await connect(*address)
+        except DlogError:
+            await asyncio.sleep(0.05)
+    return await connect(*address)
+
+
 async def look(address: Address) -> dict[str, Seen]:
-    connection = await connect(*address)
+    connection = await _connected(address)
     try:
         metadata = await connection.call(
             MetadataRequest(topics=None, allow_auto_topic_creation=False),

@@ -55,7 +55,10 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def step(self) -> None:
         invoked_ns = time.monotonic_ns()
-        polled = self.consumer.poll(timeout_ms=POLL_MS, max_records=RECORDS_MAX)
+        try:
+            polled = self.consumer.poll(timeout_ms=POLL_MS, max_records=RECORDS_MAX)
+        except KafkaError:  # the broker is being restarted
+            return
         positions = {}
         for where, messages in polled.items():
             seen = [Seen(each.offset, from_bytes(each.value)) for each in messages]
