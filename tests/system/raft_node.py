@@ -1,4 +1,4 @@
-"""One Raft node as a process of its own: real disk, real TCP, real threads.  Driven by lines of JSON.
+"""One Raft node as a process of its own: real disk, real gRPC, real threads.  Driven by lines of JSON.
 
     in    {"peers": {"2": ["127.0.0.1", 4711], ...}}    where the others are; the first one starts the node
           {"show": true}                                print what was applied
@@ -10,20 +10,23 @@ While it leads it proposes a new value as soon as the last one was acknowledged.
 import asyncio
 import json
 import sys
-from collections.abc import Callable
 from typing import Any
 
+from distributedlog.broker.loops import LoopScheduler
 from distributedlog.broker.raft_driver import RaftDriver
 from distributedlog.broker.raft_storage import LogRaftStorage
+from distributedlog.control.server import ControlServer
+from distributedlog.control.transport import GrpcTransport
 from distributedlog.model.errors import ConsensusError
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import SystemDisk
 from distributedlog.ports.executor import Outcome, SystemExecutor
 from distributedlog.ports.randomness import SystemRandomness
-from distributedlog.ports.tcp_transport import TcpTransport
 from distributedlog.raft import Entry, Membership, RaftConfig, Role
 from distributedlog.storage.files import Files
 
+HOST = "127.0.0.1"
+CLUSTER = "test"
 CONFIG = RaftConfig(election_timeout_ms=300, heartbeat_ms=60, entries_kept_behind_snapshot=20)
 
 
@@ -49,18 +52,6 @@ class Values:
         self.values = json.loads(data)
 
 
-class LoopScheduler:
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: SystemClock) -> None:
-        self._loop = loop
-        self._clock = clock
-
-    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> None:
-        self._loop.call_later(max(0, monotonic_ms - self._clock.monotonic_ms()) / 1000, callback)
-
-    def post(self, callback: Callable[[], None]) -> None:
-        self._loop.call_soon_threadsafe(callback)
-
-
 class Node:
     def __init__(self, node_id: int, directory: str, loop: asyncio.AbstractEventLoop) -> None:
         self.node_id = node_id
@@ -68,7 +59,10 @@ class Node:
         self.loop = loop
         self.values = Values()
         self.clock = SystemClock()
-        self.transport = TcpTransport(node_id, {}, SystemRandomness())
+        self.transport = GrpcTransport(node_id, CLUSTER, {}, randomness=SystemRandomness())
+        self.server = ControlServer(
+            node_id, CLUSTER, transport=self.transport, controller=None, metadata=None
+        )
         self.driver: RaftDriver | None = None
         self.proposed = 0
         self.waiting = False
@@ -122,7 +116,8 @@ class Node:
         wanted = json.loads(line)
         if "peers" in wanted:
             peers = {int(node_id): tuple(address) for node_id, address in wanted["peers"].items()}
-            self.transport.peers = {key: value for key, value in peers.items() if key != self.node_id}
+            self.transport.peers.update(peers)
+            self.transport.peers.pop(self.node_id)
             if self.driver is None:
                 self.start(sorted(peers))
         if "show" in wanted:
@@ -132,7 +127,7 @@ class Node:
 async def main() -> None:
     loop = asyncio.get_running_loop()
     node = Node(int(sys.argv[1]), sys.argv[2], loop)
-    say(address=await node.transport.listen())
+    say(address=[HOST, await node.server.start(HOST, 0)])
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
