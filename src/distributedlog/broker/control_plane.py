@@ -43,7 +43,7 @@ from distributedlog.raft import Membership, RaftConfig, Role
 from distributedlog.storage.files import Files
 
 if TYPE_CHECKING:
-    from distributedlog.broker.gateway.service import BrokerService
+    from distributedlog.broker.gateway.late import LateBrokerService
     from distributedlog.control.gateway import GatewayServer
 
 SNAPSHOT_INTERVAL_ENTRIES: Final = 20_000
@@ -95,7 +95,7 @@ class ControlPlane:
         self.life: BrokerLife | None = None
         self.probe: LagProbe | None = None
         self.gateway: GatewayServer | None = None
-        self.broker_service: BrokerService | None = None
+        self.broker_service: LateBrokerService | None = None
         self.channels: ControllerChannelPool | None = None
         self.server: ControlServer | None = None
         self._forwarder: ControllerForwarder | None = None
@@ -159,7 +159,7 @@ class ControlPlane:
         self._tell_status()
         return str(settings.control_listener._replace(port=port))
 
-    async def start_gateway(self, service: "BrokerService | None") -> Address | None:
+    async def start_gateway(self, service: "LateBrokerService | None") -> Address | None:
         """Listens for programs that speak gRPC; where, or None if that is turned off.  A node that is no
         broker serves them nothing but its health."""
         endpoint = self.settings.gateway_listener
@@ -169,7 +169,7 @@ class ControlPlane:
 
         self.gateway, self.broker_service = GatewayServer(), service
         if service is not None:
-            self.gateway.add(BROKER_SERVICE, service.handler())
+            self.gateway.add(BROKER_SERVICE, service)
         return endpoint._replace(port=await self.gateway.start(endpoint.host, endpoint.port))
 
     async def set_ready(self, ready: bool) -> None:
@@ -178,6 +178,11 @@ class ControlPlane:
             self.broker_service.open()
         if self.gateway is not None:
             await self.gateway.set_ready(ready)
+
+    def settle(self) -> None:
+        """Imports what the start did not wait for."""
+        if self.gateway is not None and self.broker_service is not None:
+            self.broker_service.load()
 
     def _start_controller(self, peers: dict[int, tuple[str, int]]) -> None:
         settings = self.settings

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import perf_counter
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from distributedlog.broker.addresses import WILDCARDS
 from distributedlog.broker.addresses import Endpoint as Address
@@ -24,8 +24,7 @@ from distributedlog.broker.coordinators import GroupCoordinators, group_config
 from distributedlog.broker.delayed import Delayed
 from distributedlog.broker.descriptors import raise_limit, share
 from distributedlog.broker.fetch_sessions import FetchSessionCache
-from distributedlog.broker.gateway.bridge import GATEWAY_LISTENER, GatewayBridge
-from distributedlog.broker.gateway.service import BrokerService
+from distributedlog.broker.gateway.late import GATEWAY_LISTENER, LateBrokerService
 from distributedlog.broker.loops import LoopScheduler
 from distributedlog.broker.metrics import OTHER, TOPICS_MAX, BrokerMetrics, Family, FamilyKind, Sample, one
 from distributedlog.broker.partitions import PartitionSet, PostingExecutor
@@ -41,6 +40,9 @@ from distributedlog.ports.clock import Clock
 from distributedlog.ports.disk import Disk
 from distributedlog.ports.executor import Done, Executor, Outcome, SystemExecutor
 from distributedlog.ports.randomness import Randomness
+
+if TYPE_CHECKING:
+    from distributedlog.broker.gateway.service import BrokerService
 
 T = TypeVar("T")
 
@@ -168,12 +170,20 @@ class DataPlane:
         assert self._server is not None
         return str(self._server.addresses[self._settings.listeners[0].name])
 
-    def gateway_service(self, why_not_ready: Callable[[], str | None]) -> BrokerService:
+    def gateway_service(self, why_not_ready: Callable[[], str | None]) -> LateBrokerService:
         """What the gateway serves, on the control loop, of what is here.  After `start`."""
         assert self._services is not None
-        executor = PostingExecutor(self._executor, self._scheduler)
-        bridge = GatewayBridge(self._services, self._loop, executor, self._metrics, why_not_ready)
-        return BrokerService(bridge, first_partition=self._settings.node_id)
+        services = self._services
+
+        def make() -> "BrokerService":
+            from distributedlog.broker.gateway.bridge import GatewayBridge
+            from distributedlog.broker.gateway.service import BrokerService
+
+            executor = PostingExecutor(self._executor, self._scheduler)
+            bridge = GatewayBridge(services, self._loop, executor, self._metrics, why_not_ready)
+            return BrokerService(bridge, first_partition=self._settings.node_id)
+
+        return LateBrokerService(make)
 
     def follow(self, view: MetadataView, done: Callable[[], None]) -> None:
         """Makes the partitions what the present image says, and then what every later one says."""

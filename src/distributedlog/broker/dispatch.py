@@ -21,16 +21,17 @@ up neither other connections nor phase one of the requests behind it.  Answers l
 A handler that waits lets go of the request if its payload is large: views of the records keep the whole frame
 alive.  An awaitable that the client no longer waits for (gone, or past its deadline) is cancelled.
 
-What ApiVersions answers is derived from what is registered here.
+What ApiVersions answers is derived from `handlers/_served.py`, the table of all modules: a module is imported
+on the first request of its API.
 """
 
 import importlib
-import pkgutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from distributedlog.broker.context import RequestContext
+from distributedlog.broker.handlers._served import SERVED, Served
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.kinds import Array, Blob, Fixed, Kind, Nullable, Text
@@ -87,11 +88,24 @@ class AdvertisedRange(NamedTuple):
     high: int
 
 
+class Registrations(dict[int, Registration]):
+    """By API key; what is looked up and served, but not imported yet, is imported.  Else a KeyError."""
+
+    def __init__(self, served: Mapping[int, Served]) -> None:
+        super().__init__()
+        self._served = served
+
+    def __missing__(self, key: int) -> Registration:
+        importlib.import_module(f"{HANDLERS_PACKAGE}.{self._served[key].module}")
+        return self[key]
+
+
 class Handlers:
     """Which API is served by what."""
 
-    def __init__(self) -> None:
-        self.by_key: dict[int, Registration] = {}
+    def __init__(self, served: Mapping[int, Served] | None = None) -> None:
+        self.served: dict[int, Served] = dict(served or {})
+        self.by_key = Registrations(self.served)
 
     def handles(
         self,
@@ -117,6 +131,11 @@ class Handlers:
             raise ValueError(f"{request.__name__} is handled twice")
 
         def register(handle: Handle[R]) -> Handle[R]:
+            declared = Served(handle.__module__.rpartition(".")[2], low, high, advertised_from)
+            if self.served.setdefault(api.key, declared) != declared:
+                raise ValueError(
+                    f"{request.__name__} is {declared}, but the table says {self.served[api.key]}"
+                )
             self.by_key[api.key] = Registration(
                 api=api.key,
                 name=request.__name__.removesuffix("Request"),
@@ -136,21 +155,25 @@ class Handlers:
 
     def advertised(self) -> Iterator[AdvertisedRange]:
         """What ApiVersions says, in the order of keys."""
-        for key in sorted(self.by_key):
-            each = self.by_key[key]
-            yield AdvertisedRange(key, each.advertised_from, each.versions[1])
+        for key in sorted(self.served):
+            _, low, high, advertised_from = self.served[key]
+            yield AdvertisedRange(key, low if advertised_from is None else advertised_from, high)
+
+    def load(self) -> Iterator[Registration]:
+        """All of them; between one and the next the caller may do something else."""
+        for key in self.served:
+            yield self.by_key[key]
 
 
-HANDLERS = Handlers()
+HANDLERS_PACKAGE: Final = "distributedlog.broker.handlers"
+HANDLERS = Handlers(SERVED)
 handles = HANDLERS.handles
 
 
 def load_handlers() -> Handlers:
-    """All handlers of this broker.  Imports their modules, which takes a while the first time."""
-    from distributedlog.broker import handlers
-
-    for module in pkgutil.iter_modules(handlers.__path__, f"{handlers.__name__}."):
-        importlib.import_module(module.name)
+    """All handlers of this broker, imported."""
+    for _ in HANDLERS.load():
+        pass
     return HANDLERS
 
 

@@ -30,7 +30,7 @@ from distributedlog.broker.admission import (
 )
 from distributedlog.broker.complaints import Complaints
 from distributedlog.broker.context import ANONYMOUS, RequestContext
-from distributedlog.broker.dispatch import CloseConnectionError, Registration
+from distributedlog.broker.dispatch import CloseConnectionError, Registration, Registrations
 from distributedlog.broker.outgoing import Outgoing, close_regions
 from distributedlog.broker.server_metrics import ServerMetrics
 from distributedlog.broker.services import Services
@@ -53,7 +53,7 @@ class Desk(NamedTuple):
     """What the exchanges of all connections share."""
 
     services: Services
-    handlers: dict[int, Registration]
+    handlers: Registrations
     limits: ServerLimits
     admission: Admission
     metrics: ServerMetrics
@@ -154,8 +154,11 @@ class Exchange:
         desk = self._desk
         header, position = decode_request_header(frame)
         api_key, version, correlation_id, client_id = header
-        registration = desk.handlers.get(api_key)
-        if registration is None or not registration.versions[0] <= version <= registration.versions[1]:
+        try:
+            registration = desk.handlers[api_key]
+        except KeyError:
+            return self._answer_unknown(None, header, now_ms)
+        if not registration.versions[0] <= version <= registration.versions[1]:
             return self._answer_unknown(registration, header, now_ms)
         request = decode(registration.request, version, frame, position, elements_max=ELEMENTS_MAX)[0]
         desk.metrics.request_received(registration.name, version, len(frame))

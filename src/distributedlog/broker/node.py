@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from distributedlog.broker.bridge import ControllerBridge, MetadataView
 from distributedlog.broker.control_plane import ControlEvents, ControlPlane
 from distributedlog.broker.directory import load_identity
+from distributedlog.broker.dispatch import HANDLERS
 from distributedlog.broker.lifecycle import LifeState
 from distributedlog.broker.loops import ControlThread, post
 from distributedlog.broker.metrics import BrokerMetrics, ControlStatus
@@ -93,8 +94,7 @@ class Node:
             if self._error is None and not self._stopping.is_set():
                 on_ready(report)
                 logger.info("ready: %s", report.to_json())
-                # What is here now stays for good: the collector need not go through it again and again.
-                gc.freeze()
+                await self._settle()
             gc.enable()
             await self._stopping.wait()
         finally:
@@ -170,6 +170,16 @@ class Node:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
+
+    async def _settle(self) -> None:
+        """Imports what the start did not wait for, a piece at a time: clients are served meanwhile."""
+        if self._data is not None:
+            for _ in HANDLERS.load():
+                await asyncio.sleep(0)
+        if self._thread.is_running:
+            post(self._thread.loop, self._control.settle)
+        # What is here now stays for good: the collector need not go through it again and again.
+        gc.freeze()
 
     # --- what the control loop tells -----------------------------------------------------------
 

@@ -25,13 +25,12 @@ there is recognised when it is loaded, and the log is dropped then.
 from collections.abc import Sequence
 from struct import Struct
 
-from crc32c import crc32c
-
 from distributedlog.broker.raft_driver import Loaded
 from distributedlog.model.config import MIB, LogConfig
 from distributedlog.model.errors import CorruptLogError, DlogError, MalformedMessageError
 from distributedlog.ports.clock import Clock
 from distributedlog.raft import Entry, EntryKind, HardState, Recovered, Snapshot, codec
+from distributedlog.records.checksum import crc32c
 from distributedlog.records.layout import Header, Record
 from distributedlog.records.record import decode_batch, encode_batch
 from distributedlog.storage.files import Files, ManagedFile

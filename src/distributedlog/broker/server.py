@@ -20,7 +20,7 @@ from distributedlog.broker.addresses import Endpoint, Listener
 from distributedlog.broker.admission import Admission, ServerLimits
 from distributedlog.broker.complaints import Complaints
 from distributedlog.broker.connection import DRAINED, REFUSED, Connection, Hub
-from distributedlog.broker.dispatch import Handlers, load_handlers
+from distributedlog.broker.dispatch import HANDLERS, Handlers
 from distributedlog.broker.exchange import Desk
 from distributedlog.broker.outgoing import Warmer
 from distributedlog.broker.server_metrics import NoMetrics, ServerMetrics
@@ -60,7 +60,7 @@ class KafkaServer:
         limits = limits or ServerLimits.of(settings)
         admission = Admission(limits, loop.call_soon)
         complaints = Complaints(logger, services.clock)
-        by_key = (handlers or load_handlers()).by_key
+        by_key = (handlers or HANDLERS).by_key
         desk = Desk(services, by_key, limits, admission, self._metrics, complaints, loop)
         self._hub = Hub(
             loop=loop,

@@ -1,18 +1,10 @@
-"""The settings of one node, under the names Kafka's users know, and where their values come from.
+"""The settings of one node, under the names Kafka's users know.
 
 `SETTINGS` is the one table of all there is: it is made from the declarations below and from those of
 `LogConfig` (the defaults for topics, under Kafka's names for them), and everything else comes from it: the
 parser, `docs/configuration.md`, and what DescribeConfigs answers.
 
-A value is taken from the first of these that has it:
-
-    --set key=value              the command line
-    DLOG_KEY                     the environment: upper case, dots become underscores
-    "key" = value                the file
-    the default
-
-An unknown name is refused, with the name that was probably meant.  A variable of the environment whose name
-begins with DLOG_ but is like no setting belongs to someone else and is left alone.
+`settings_loading` says where values come from.
 
 `NodeSettings` is frozen and checks itself, so that no other place has to doubt it.
 """
@@ -36,7 +28,6 @@ from distributedlog.broker.addresses import (
     parse_optional_endpoint,
     parse_voters,
 )
-from distributedlog.broker.config_file import read_config_file
 from distributedlog.broker.settings_schema import Kind, Setting, spell
 from distributedlog.model.config import INT32_MAX, INT64_MAX, MIB, MINUTE_MS, SECOND_MS, LogConfig
 from distributedlog.model.errors import ConfigError
@@ -520,78 +511,3 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 SYNONYMS: Final[Mapping[str, tuple[Setting, int]]] = {
     name: (setting, factor) for setting in SETTINGS.values() for name, factor in setting.synonyms
 }
-
-
-# --- loading -----------------------------------------------------------------------------------
-
-
-def load_settings(
-    path: str | None, overrides: Mapping[str, str], environment: Mapping[str, str]
-) -> NodeSettings:
-    """The settings in force: of the file (if any), the environment and the command line."""
-    layers = (
-        (Source.COMMAND_LINE, _known(overrides, "--set")),
-        (Source.ENVIRONMENT, _from_environment(environment)),
-        (Source.FILE, {} if path is None else _known(read_config_file(path), path)),
-    )
-    own: dict[str, Any] = {}
-    log: dict[str, Any] = {}
-    sources: dict[str, Source] = {}
-    for source, given in layers:
-        for setting, value in _values(given):
-            if setting.name not in sources:
-                sources[setting.name] = source
-                (log if setting.is_log else own)[setting.field] = value
-    own.setdefault("data_dir", DATA_DIRECTORY)
-    own["data_dir"] = os.path.abspath(os.path.expanduser(own["data_dir"]))
-    if "control_listener" not in own:
-        mine = own.get("node_id", 1)
-        for voter in own.get("controller_quorum_voters", ()):
-            if voter.node_id == mine:
-                own["control_listener"] = voter.endpoint
-    return NodeSettings(**own, log=LogConfig(**log), sources=sources)
-
-
-def _values(given: Mapping[str, str]) -> Iterator[tuple[Setting, Any]]:
-    """Of one source, the finest unit first."""
-    for name, text in given.items():
-        if name in SETTINGS:
-            yield SETTINGS[name], SETTINGS[name].read(text)
-    for name, (setting, factor) in SYNONYMS.items():
-        if name in given:
-            yield setting, setting.read_synonym(name, factor, given[name])
-
-
-def _known(given: Mapping[str, str], where: str) -> Mapping[str, str]:
-    for name in given:
-        if name not in SETTINGS and name not in SYNONYMS:
-            raise ConfigError(f"{where}: there is no setting {name[:100]!r}{_meant(name)}")
-    return given
-
-
-def _meant(name: str, known: tuple[str, ...] = ()) -> str:
-    close = _close_match(name, known or (*SETTINGS, *SYNONYMS))
-    return f"; did you mean {close!r}?" if close else "; docs/configuration.md lists them all"
-
-
-def _close_match(name: str, known: tuple[str, ...]) -> str | None:
-    import difflib  # only for the one who mistyped
-
-    found = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.8)
-    return found[0] if found else None
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    by_variable = {name.upper().replace(".", "_"): name for name in (*SETTINGS, *SYNONYMS)}
-    found = {}
-    for variable, text in environment.items():
-        if not variable.startswith("DLOG_"):
-            continue
-        name = by_variable.get(variable.removeprefix("DLOG_"))
-        if name is not None:
-            found[name] = text
-            continue
-        close = _close_match(variable.removeprefix("DLOG_"), tuple(by_variable))
-        if close is not None:
-            raise ConfigError(f"environment: there is no setting {variable}; did you mean DLOG_{close}?")
-    return found

@@ -242,7 +242,7 @@ def _check_settings(directory: str, manifest: Manifest, overrides: dict[str, str
     """What is wrong is said here, in one line, and not by every child in its log.  The drain timeout."""
     if "," in directory:
         raise click.UsageError(f"--data-dir {directory}: a comma cannot be in its name")
-    from distributedlog.broker.settings import load_settings
+    from distributedlog.broker.settings_loading import load_settings
 
     nodes = [
         load_settings(None, node_settings(directory, manifest, node, overrides), os.environ)

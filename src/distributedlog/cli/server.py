@@ -71,7 +71,7 @@ def start(
 def _run(
     config_path: str | None, overrides: dict[str, str], ready_file: str | None, ready_fd: int | None
 ) -> int:
-    from distributedlog.broker.settings import load_settings
+    from distributedlog.broker.settings_loading import load_settings
 
     node = load_settings(config_path, overrides, os.environ)
     from distributedlog.broker.logging_setup import configure_logging
@@ -120,7 +120,7 @@ def format_command(
     \b
     dlog server format --config node1.toml --cluster-id nUCSzRR8R4mFbbQEpWyHPw
     """
-    from distributedlog.broker.settings import load_settings
+    from distributedlog.broker.settings_loading import load_settings
 
     overrides = parse_overrides(settings)
     overrides.setdefault("insecure", "true")  # nothing is listened on here

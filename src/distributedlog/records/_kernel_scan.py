@@ -8,8 +8,6 @@ takes apart at once.  The rules for both forms stand in `_kernel`.
 import struct
 from typing import TYPE_CHECKING, Any
 
-from crc32c import crc32c
-
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.errors import (
     CorruptBatchError,
@@ -20,6 +18,7 @@ from distributedlog.model.errors import (
     UnsupportedCompressionError,
     UnsupportedFormatError,
 )
+from distributedlog.records.checksum import crc32c
 from distributedlog.records.layout import (
     ATTRIBUTES_AT,
     CODEC_MASK,

@@ -13,11 +13,10 @@ The byte layout stands in `layout`.
 
 import struct
 
-from crc32c import crc32c
-
 from distributedlog.model.buffers import Buffer, MutableBuffer
 from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import CorruptBatchError
+from distributedlog.records.checksum import crc32c
 from distributedlog.records.kernel import check_whole_batch, place_batch, read_batch_header, scan_batches
 from distributedlog.records.layout import (
     ATTRIBUTES_AT,

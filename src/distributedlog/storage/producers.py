@@ -54,8 +54,6 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from distributedlog.model.errors import (
     CoordinatorFencedError,
     CorruptLogError,
@@ -64,6 +62,7 @@ from distributedlog.model.errors import (
     InvalidTransactionStateError,
     OutOfOrderSequenceError,
 )
+from distributedlog.records.checksum import crc32c
 from distributedlog.records.control import EndMarker
 from distributedlog.records.layout import (
     INT32_MAX,

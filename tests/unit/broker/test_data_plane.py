@@ -10,7 +10,7 @@ from distributedlog.broker.addresses import Endpoint
 from distributedlog.broker.data_plane import DataPlane, TimedExecutor, advertised
 from distributedlog.broker.loops import LoopScheduler
 from distributedlog.broker.metrics import BrokerMetrics
-from distributedlog.broker.settings import load_settings
+from distributedlog.broker.settings_loading import load_settings
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import SystemDisk
 from distributedlog.ports.executor import InlineExecutor, Outcome

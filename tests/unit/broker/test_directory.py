@@ -4,7 +4,8 @@ import pytest
 
 from distributedlog.broker.directory import Identity, format_directory, load_identity
 from distributedlog.broker.raft_storage import LogRaftStorage
-from distributedlog.broker.settings import NodeSettings, load_settings
+from distributedlog.broker.settings import NodeSettings
+from distributedlog.broker.settings_loading import load_settings
 from distributedlog.model.errors import ConfigError, DlogError, InconsistentClusterIdError, StorageError
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.randomness import SeededRandomness

@@ -8,6 +8,7 @@ import pytest
 from distributedlog.broker import handlers as handlers_package
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import AdvertisedRange, Handlers, load_handlers, plain_refusal
+from distributedlog.broker.handlers._served import Served
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import UnsupportedVersionError
 from distributedlog.protocol.codec import decode_all, encode_bytes
@@ -48,6 +49,22 @@ def test_an_api_is_handled_once_and_by_its_request() -> None:
         handlers.handles(HeartbeatResponse, versions=(0, 4))
     with pytest.raises(UnsupportedVersionError):
         handlers.handles(Message, versions=(0, 0))
+
+
+def test_a_module_is_imported_when_its_api_is_looked_up_and_nothing_else_is() -> None:
+    handlers = Handlers({12: Served("heartbeat", 0, 4), 99: Served("no_such_module", 0, 0)})
+    assert list(handlers.advertised()) == [AdvertisedRange(12, 0, 4), AdvertisedRange(99, 0, 0)]
+    with pytest.raises(ModuleNotFoundError):
+        handlers.by_key[99]
+    with pytest.raises(KeyError):
+        handlers.by_key[98]
+
+
+def test_a_module_that_registers_otherwise_than_it_is_listed_is_refused() -> None:
+    handlers = Handlers({12: Served("test_dispatch", 0, 3)})
+    with pytest.raises(ValueError, match="but the table says"):
+        handlers.handles(HeartbeatRequest, versions=(0, 4))(unserved)
+    handlers.handles(HeartbeatRequest, versions=(0, 3))(unserved)
 
 
 def test_every_module_of_the_handlers_serves_the_api_it_is_named_after() -> None:

@@ -9,7 +9,8 @@ import pytest
 from distributedlog.broker.lifecycle import LifeState
 from distributedlog.broker.node import EXIT_OK, Node
 from distributedlog.broker.ready import ReadyReport
-from distributedlog.broker.settings import NodeSettings, load_settings
+from distributedlog.broker.settings import NodeSettings
+from distributedlog.broker.settings_loading import load_settings
 
 PATIENCE_SECONDS = 60
 

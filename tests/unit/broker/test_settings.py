@@ -8,14 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributedlog.broker.addresses import Endpoint, Listener, Voter
-from distributedlog.broker.settings import (
-    LOG_SETTING_NAMES,
-    SETTINGS,
-    SYNONYMS,
-    NodeSettings,
-    Source,
-    load_settings,
-)
+from distributedlog.broker.settings import LOG_SETTING_NAMES, SETTINGS, SYNONYMS, NodeSettings, Source
+from distributedlog.broker.settings_loading import load_settings
 from distributedlog.broker.settings_reference import reference
 from distributedlog.broker.settings_schema import Kind, Setting
 from distributedlog.model.config import LogConfig

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from distributedlog.broker.settings import load_settings
+from distributedlog.broker.settings_loading import load_settings
 from distributedlog.cli.dev import node_settings
 from distributedlog.cli.dev_manifest import (
     MANIFEST_FILE,

@@ -23,6 +23,7 @@ from distributedlog.broker.context import ANONYMOUS, RequestContext
 from distributedlog.broker.dispatch import Answer
 from distributedlog.broker.gateway.batches import Round, TopicPlan
 from distributedlog.broker.gateway.failures import failure, failure_of
+from distributedlog.broker.gateway.late import GATEWAY_LISTENER
 from distributedlog.broker.gateway.reading import SECTION_BYTES_MAX, AbortedRange
 from distributedlog.broker.handlers._leaders import Leaders
 from distributedlog.broker.handlers._topics import error_of_absent
@@ -71,7 +72,6 @@ from distributedlog.storage.files import FileRegion
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
-GATEWAY_LISTENER: Final = "dlog.gateway"
 CLIENT_ID: Final = "gateway"
 PRODUCE_VERSION: Final = 12
 """The last that names topics by name; it names leaders, too."""

@@ -26,9 +26,10 @@ from google.protobuf.message import Message as ProtoMessage
 from grpc.aio import ServicerContext
 
 from distributedlog.broker.gateway.batches import STEP_RECORDS, Placer, Round, TopicPlan, check, rounds_of
-from distributedlog.broker.gateway.bridge import GATEWAY_LISTENER, Appended, GatewayBridge
+from distributedlog.broker.gateway.bridge import Appended, GatewayBridge
 from distributedlog.broker.gateway.budget import ByteBudget
 from distributedlog.broker.gateway.failures import abort, defect, failure, failure_of
+from distributedlog.broker.gateway.late import GATEWAY_LISTENER
 from distributedlog.broker.gateway.metadata import check_names, metadata_of
 from distributedlog.broker.gateway.reading import SECTION_BYTES_MAX
 from distributedlog.broker.gateway.streams import STALL_S, WRITE_TIMEOUT_S, FetchStream

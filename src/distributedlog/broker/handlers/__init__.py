@@ -1,4 +1,4 @@
 """One module per API, named like its messages in `protocol/messages/`; the contract stands in `dispatch`.
 
-`dispatch.load_handlers` imports every module here; importing the package alone imports none.
+`_served` lists them; importing the package imports none.
 """

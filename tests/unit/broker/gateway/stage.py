@@ -13,8 +13,9 @@ import grpc
 from distributedlog.broker.addresses import Endpoint as Address
 from distributedlog.broker.delayed import Delayed
 from distributedlog.broker.fetch_sessions import FetchSessionCache
-from distributedlog.broker.gateway.bridge import GATEWAY_LISTENER, GatewayBridge
+from distributedlog.broker.gateway.bridge import GatewayBridge
 from distributedlog.broker.gateway.failures import FAILURE_KEY
+from distributedlog.broker.gateway.late import GATEWAY_LISTENER
 from distributedlog.broker.gateway.service import BrokerService
 from distributedlog.broker.loops import LoopScheduler
 from distributedlog.broker.metrics import BrokerMetrics

@@ -8,7 +8,7 @@ import pytest
 from distributedlog.broker.addresses import Endpoint as Address
 from distributedlog.broker.addresses import Listener, parse_listeners
 from distributedlog.broker.data_plane import advertised_gateway
-from distributedlog.broker.gateway.bridge import GATEWAY_LISTENER
+from distributedlog.broker.gateway.late import GATEWAY_LISTENER
 from distributedlog.broker.gateway.metadata import TOPICS_MAX, metadata_of
 from distributedlog.broker.settings import NodeSettings
 from distributedlog.control._generated import broker_service_pb2 as pb

@@ -1,6 +1,6 @@
 import pytest
 
-from distributedlog.broker.settings import load_settings
+from distributedlog.broker.settings_loading import load_settings
 from distributedlog.controller.configs import ConfigEdit, ConfigOp
 from distributedlog.controller.image import ConfigResource, ResourceType
 from distributedlog.controller.requests import IncrementalAlterConfigsRequest

@@ -2,7 +2,8 @@ import pytest
 
 from distributedlog.broker.config_layers import TOPIC_SETTINGS
 from distributedlog.broker.handlers.describe_configs import SLICE_RESOURCES
-from distributedlog.broker.settings import SETTINGS, load_settings
+from distributedlog.broker.settings import SETTINGS
+from distributedlog.broker.settings_loading import load_settings
 from distributedlog.model.config import LogConfig
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.protocol.messages.describe_configs import (
