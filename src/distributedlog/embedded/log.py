@@ -153,7 +153,7 @@ class Log:
         self, data: "pyarrow.RecordBatch | pyarrow.Table", *, codec: Codec | str = Codec.NONE
     ) -> range:
         """Appends the rows of a table with the columns value, and perhaps key, headers and timestamp."""
-        from distributedlog.records.arrow import encode_from_arrow
+        from distributedlog.records.arrow_write import encode_from_arrow
 
         batches: list[bytearray] = []
         for part in data.to_batches() if hasattr(data, "to_batches") else [data]:

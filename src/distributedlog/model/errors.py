@@ -139,6 +139,12 @@ class DirectoryLockedError(StorageError):
     """Another process owns the data directory."""
 
 
+class NotAdoptableError(DlogError):
+    """A directory of Kafka's that cannot be taken over."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
 class LogClosedError(StorageError):
     """The log was closed or deleted."""
 
@@ -356,6 +362,32 @@ class IllegalGenerationError(DlogError):
     code = ErrorCode.ILLEGAL_GENERATION
 
 
+class FencedMemberEpochError(DlogError):
+    """The member of a consumer group is not in the epoch that it speaks of: it has lost what it held."""
+
+    code = ErrorCode.FENCED_MEMBER_EPOCH
+
+
+class StaleMemberEpochError(DlogError):
+    """The member of a consumer group is in another epoch by now: it has to hear of it first."""
+
+    code = ErrorCode.STALE_MEMBER_EPOCH
+
+
+class UnreleasedInstanceError(DlogError):
+    """Another process with the same instance id is still a member."""
+
+    code = ErrorCode.UNRELEASED_INSTANCE_ID
+
+
+class UnsupportedAssignorError(DlogError):
+    code = ErrorCode.UNSUPPORTED_ASSIGNOR
+
+
+class InvalidRegularExpressionError(DlogError):
+    code = ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
 class RebalanceInProgressError(DlogError):
     """The group is forming its next generation: join it."""
 
@@ -430,3 +462,14 @@ class BrokerError(DlogError):
     def __init__(self, message: str, answered: ErrorCode) -> None:
         super().__init__(message)
         self.answered = answered
+
+
+# --- Spark -------------------------------------------------------------------------------------
+
+
+class SparkNotReadyError(DlogError):
+    """Spark cannot run here: no Java, a missing package, workers without ours.  It says what to do."""
+
+
+class PipelineError(DlogError):
+    """A pipeline's project is not as it should be, or a run of it failed."""

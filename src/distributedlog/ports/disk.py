@@ -97,6 +97,10 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def total_bytes(self, path: str) -> int:
+        """Of the whole volume, used or not."""
+        ...
+
 
 class SystemFile:
     __slots__ = ("_descriptor", "path")
@@ -230,3 +234,7 @@ class SystemDisk:
     def free_bytes(self, path: str) -> int:
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize

@@ -18,7 +18,7 @@ from typing import Any
 
 from distributedlog.model.ids import Uuid
 from distributedlog.protocol import primitives
-from distributedlog.protocol.kinds import Array, Blob, Fixed, Kind, Nested, Nullable, Text
+from distributedlog.protocol.kinds import TAGGED_NULL, Array, Blob, Fixed, Kind, Nested, Nullable, Text
 from distributedlog.protocol.schema import Field, Message, Struct, plain
 from distributedlog.protocol.source import SHORT_ARRAY_MAX, Source
 
@@ -157,7 +157,10 @@ class DecoderCompiler:
         kind = each.kind
         if isinstance(kind, Nullable) and not kind.is_marked:
             kind = kind.of
-        self._value(kind, target, name)
+        if isinstance(kind, Nullable) and isinstance(kind.of, Nested):
+            self._nested(kind.of, target, may_be_null=True, null_mark_max=TAGGED_NULL)
+        else:
+            self._value(kind, target, name)
         self._flush()
 
     # --- values ----------------------------------------------------------------------------------
@@ -182,7 +185,7 @@ class DecoderCompiler:
         self._run.append((kind.code, raw))
         self._after_run.append(f"{target} = Uuid({raw})")
 
-    def _nested(self, kind: Nested[Any], target: str, may_be_null: bool) -> None:
+    def _nested(self, kind: Nested[Any], target: str, may_be_null: bool, null_mark_max: int = -1) -> None:
         inner = self.source.fresh("inner")
         if not may_be_null:
             self._new(kind.of, inner)
@@ -192,7 +195,7 @@ class DecoderCompiler:
         mark = self.source.fresh("mark")
         self._run.append(("b", mark))
         self._flush()
-        with self.source.block(f"if {mark} < 0:"):
+        with self.source.block(f"if {mark} <= {null_mark_max}:"):
             self.source.line(f"{target} = None")
         with self.source.block("else:"):
             self._new(kind.of, inner)

@@ -12,7 +12,7 @@ response without payload are one, and with one payload two or three.
 from struct import pack
 from typing import Any
 
-from distributedlog.protocol.kinds import Array, Fixed, Kind, Nested, Nullable, Records, Text
+from distributedlog.protocol.kinds import TAGGED_NULL, Array, Fixed, Kind, Nested, Nullable, Records, Text
 from distributedlog.protocol.primitives import SMALL_UVARINTS, append_tags, uvarint
 from distributedlog.protocol.schema import Field, Message, Struct, plain, structs_within
 from distributedlog.protocol.source import SHORT_ARRAY_MAX, Source
@@ -115,6 +115,8 @@ class EncoderCompiler:
         if each.default_factory is list:
             return f"{value}"
         default = each.default_value()
+        if _is_tagged_nullable_struct(each):
+            return "True"
         if default is None:
             return f"{value} is not None"
         if isinstance(default, int | str):
@@ -129,7 +131,10 @@ class EncoderCompiler:
         kind = each.kind
         if isinstance(kind, Nullable) and not kind.is_marked:
             kind = kind.of
-        self._value(kind, value)
+        if isinstance(kind, Nullable) and isinstance(kind.of, Nested):
+            self._nested(kind.of, value, may_be_null=True, null_mark=TAGGED_NULL)
+        else:
+            self._value(kind, value)
         self._flush()
         self._append = outer
         self.source.line(f"{tagged}.append(({each.tag}, join({out})))")
@@ -148,7 +153,7 @@ class EncoderCompiler:
         else:
             self._sized(kind, value, may_be_null)
 
-    def _nested(self, kind: Nested[Any], value: str, may_be_null: bool) -> None:
+    def _nested(self, kind: Nested[Any], value: str, may_be_null: bool, null_mark: int = -1) -> None:
         inner = self.source.fresh("inner")
         self.source.line(f"{inner} = {value}")
         if not may_be_null:
@@ -156,7 +161,7 @@ class EncoderCompiler:
             return
         run = list(self._run)
         with self.source.block(f"if {inner} is None:"):
-            self._run.append(("b", "-1"))
+            self._run.append(("b", str(null_mark)))
             self._flush()
         with self.source.block("else:"):
             self._run = [*run, ("b", "1")]
@@ -213,3 +218,9 @@ class EncoderCompiler:
             else:
                 self._value(of, item)
             self._flush()
+
+
+def _is_tagged_nullable_struct(each: Field) -> bool:
+    """Kafka's default of one is an empty struct, so that null has to be said."""
+    kind = each.kind
+    return isinstance(kind, Nullable) and kind.is_marked and isinstance(kind.of, Nested)

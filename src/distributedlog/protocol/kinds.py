@@ -9,7 +9,7 @@
     array(kind)          count i32 | elements          count + 1 uvarint | elements
     struct(Class)        its fields                    its fields | tagged fields
     nullable(kind)       length or count -1            uvarint 0
-    nullable(struct)     i8 -1, or i8 1 | struct       the same
+    nullable(struct)     i8 -1, or i8 1 | struct       the same; tagged, null is i8 0, and is always written
     optional(struct)     (only tagged)                 the struct; None is not written at all
 
 A kind is only a description.  `Kind[T]` says which Python type a field of it has, so that a declaration
@@ -22,7 +22,7 @@ of a file, which the server sends without reading it).
 
 from collections.abc import Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.ids import ZERO_UUID, Uuid
@@ -84,6 +84,9 @@ class Nullable(Kind[T | None]):
     since: int
     is_marked: bool = True
 
+
+TAGGED_NULL: Final = 0
+"""The mark of a nullable struct that is null, in a tagged field; elsewhere it is -1."""
 
 INT8: Kind[int] = Fixed("int8", "b", 1, 0)
 INT16: Kind[int] = Fixed("int16", "h", 2, 0)

@@ -27,6 +27,7 @@ class Progress:
         "_inflight",
         "_inflight_max",
         "acked_round",
+        "caught_up_ms",
         "chunk_offset",
         "commit_sent",
         "heard_ms",
@@ -49,6 +50,8 @@ class Progress:
         self.heard_ms = now_ms
         self.moved_ms = now_ms
         """When the follower last got further, or was first given something to do."""
+        self.caught_up_ms: int | None = None
+        """When it was last heard to have all that the leader had: only told, nothing follows from it."""
         self.acked_round = 0
         self.commit_sent = 0
         """The commit index it was last told; heartbeats tell it again, should that have been lost."""

@@ -126,6 +126,7 @@ def on_append_reply(core: Core, reply: AppendReply) -> None:
         return  # it speaks of a log that this leader never had
     if follower.accepted(reply.match_index, core.now_ms):
         advance_commit(core)
+    _note_caught_up(core, follower)
     if core.role is Role.LEADER:
         hand_over_if_ready(core)
         _tell_commit(core, reply.sender, follower)
@@ -136,6 +137,7 @@ def on_heartbeat_reply(core: Core, reply: HeartbeatReply) -> None:
     follower = hear_follower(core, reply.sender, reply.incarnation)
     if follower is None:
         return
+    _note_caught_up(core, follower)
     if reply.round > follower.acked_round:
         follower.acked_round = reply.round
         if confirm_reads(core):
@@ -160,6 +162,11 @@ def hear_follower(core: Core, node_id: int, incarnation: int) -> Progress | None
             follower.forget(core.log.last_index + 1)
         follower.incarnation = incarnation
     return follower
+
+
+def _note_caught_up(core: Core, follower: Progress) -> None:
+    if follower.match_index == core.log.last_index:
+        follower.caught_up_ms = core.now_ms
 
 
 def advance_commit(core: Core) -> None:

@@ -325,6 +325,28 @@ def find_spans(section: Buffer, header: BatchHeader, headers_max: int) -> list[R
     return spans
 
 
+def find_keyless(
+    section: Buffer, header: BatchHeader, headers_max: int, named_max: int
+) -> tuple[int, list[int]]:
+    """How many records have no key, and which are the first of them.  Makes nothing of the others."""
+    cursor: Cursor = Cursor(section, header, headers_max)
+    named: list[int] = []
+    at: cython.longlong = 0
+    keyless: cython.longlong = 0
+    count: cython.longlong = header.record_count
+    room: cython.longlong = named_max
+    while at < count:
+        cursor.next_record()
+        if cursor.key_length < 0:
+            keyless += 1
+            if keyless <= room:
+                named.append(at)
+        cursor.skip_headers()
+        at += 1
+    cursor.end_section()
+    return keyless, named
+
+
 def rebase_timestamps(
     section: Buffer, header: BatchHeader, base_timestamp: int, headers_max: int
 ) -> bytearray:

@@ -1,4 +1,4 @@
-"""Batches to and from Arrow, with no Python object for a record.
+"""Batches to Arrow, with no Python object for a record.  The other way is `arrow_write`.
 
 A record is a row of `SCHEMA`.  Decoding walks every batch twice in the kernel: once to measure, so that
 each Arrow buffer is made once and at its size, and once to fill them.  Control batches carry no rows.
@@ -10,9 +10,6 @@ each Arrow buffer is made once and at its size, and once to fill them.  Control 
 | no timestamp (-1) | a null timestamp |
 | a header key that is not UTF-8 | the same with U+FFFD for what is wrong, as Kafka's Java client reads it |
 
-Encoding takes the same columns, all but one of which may be absent or null, in any of Arrow's binary and
-string types, and splits the rows into batches of at most `batch_bytes_max` bytes before compression.
-
 Arrow addresses a column's bytes with 32 bits here: rows of more than 2 GiB are refused, not split.
 pyarrow is imported when it is first used: it is optional, and slow to import.
 """
@@ -22,24 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.config import RecordLimits
-from distributedlog.model.errors import InvalidRecordError, RecordTooLargeError
+from distributedlog.model.errors import RecordTooLargeError
 from distributedlog.records.batch import check_batch
-from distributedlog.records.compression import Codec
-from distributedlog.records.kernel import BinarySink, ColumnWriter, Ranges, RowEncoder, measure_columns
-from distributedlog.records.layout import (
-    INT32_MAX,
-    INT64_MAX,
-    MAGIC,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-    increment_sequence,
-)
-from distributedlog.records.record import DEFAULT_LIMITS, decompress_records, finish_batch
+from distributedlog.records.kernel import BinarySink, ColumnWriter, measure_columns
+from distributedlog.records.layout import INT32_MAX, INT64_MAX, NO_TIMESTAMP, BatchHeader
+from distributedlog.records.record import DEFAULT_LIMITS, decompress_records
 
 if TYPE_CHECKING:
     import pyarrow
@@ -52,11 +36,11 @@ COLUMNS = ("key", "value", "headers", "timestamp", "offset")
 def __getattr__(name: str) -> Any:
     if name != "SCHEMA":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()["SCHEMA"] = schema = _schema()
+    globals()["SCHEMA"] = schema = row_schema()
     return schema
 
 
-def _schema() -> "pyarrow.Schema":
+def row_schema() -> "pyarrow.Schema":
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -138,7 +122,9 @@ class _Binary:
         self.offsets = _buffer(4 * (rows + 1))
         self.data = _buffer(data_bytes)
         self.validity = _buffer((rows + 7) // 8, fill=b"\xff")
-        self.sink = BinarySink(_view(self.offsets, "i"), _view(self.data, "B"), _view(self.validity, "B"))
+        self.sink = BinarySink(
+            array_view(self.offsets, "i"), array_view(self.data, "B"), array_view(self.validity, "B")
+        )
 
     def finish(self, kind: Any) -> Any:
         import pyarrow as pa
@@ -166,15 +152,15 @@ class _Columns:
             self._values.sink,
             self._header_keys.sink,
             self._header_values.sink,
-            _view(self._header_lists, "i"),
-            _view(self._timestamps, "q"),
-            _view(self._offsets, "q"),
+            array_view(self._header_lists, "i"),
+            array_view(self._timestamps, "q"),
+            array_view(self._offsets, "q"),
         )
 
     def finish(self) -> "pyarrow.RecordBatch":
         import pyarrow as pa
 
-        schema = _schema()
+        schema = row_schema()
         rows = self._sizes.rows
         columns: dict[str, Any] = {
             "key": self._keys.finish(pa.binary()),
@@ -217,133 +203,8 @@ def _buffer(size: int, fill: bytes | None = None) -> Any:
     return buffer
 
 
-def _view(buffer: Any, kind: Literal["B", "i", "q"]) -> memoryview:
+def array_view(buffer: Any, kind: Literal["B", "i", "q"]) -> memoryview:
     """A buffer as an array of C `int` (i), `long long` (q) or bytes (B)."""
     if buffer is None or buffer.size == 0:
         return memoryview(bytearray()).cast(kind)
     return memoryview(buffer).cast("B").cast(kind)
-
-
-# --- encoding ----------------------------------------------------------------------------------
-
-
-def encode_from_arrow(
-    rows: "pyarrow.RecordBatch",
-    *,
-    codec: Codec = Codec.NONE,
-    level: int | None = None,
-    batch_bytes_max: int = 1024 * 1024,
-    base_offset: int = 0,
-    leader_epoch: int = NO_LEADER_EPOCH,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    is_transactional: bool = False,
-    default_timestamp_ms: int = NO_TIMESTAMP,
-) -> list[bytearray]:
-    """The rows as batches whose offsets, and sequences if there is one, follow each other."""
-    encoder = _row_encoder(rows, default_timestamp_ms)
-    attributes = int(codec) | (TRANSACTIONAL_BIT if is_transactional else 0)
-    batches: list[bytearray] = []
-    row = 0
-    while row < rows.num_rows:
-        output, next_row = encoder.encode(row, batch_bytes_max)
-        count = next_row - row
-        base_timestamp, max_timestamp = encoder.timestamps_of_batch()
-        header = BatchHeader(
-            base_offset, 0, leader_epoch, MAGIC, 0, attributes, count - 1, base_timestamp, max_timestamp,
-            producer_id, producer_epoch, base_sequence, count,
-        )  # fmt: skip
-        batches.append(finish_batch(output, header, level))
-        base_offset += count
-        if base_sequence != NO_SEQUENCE:
-            base_sequence = increment_sequence(base_sequence, count)
-        row = next_row
-    return batches
-
-
-def _row_encoder(rows: "pyarrow.RecordBatch", default_timestamp_ms: int) -> RowEncoder:
-    import pyarrow as pa
-
-    unknown = set(rows.schema.names) - set(COLUMNS)
-    if unknown or not {"key", "value"} & set(rows.schema.names):
-        raise InvalidRecordError(
-            f"the columns are {', '.join(rows.schema.names) or 'none'}; they may be {', '.join(COLUMNS)},"
-            " and key or value must be there"
-        )
-    headers = _column(rows, "headers", _schema().field("headers").type)
-    _check_header_counts(headers)
-    lists, header_keys, header_values = _header_ranges(headers)
-    timestamps = _column(rows, "timestamp", pa.timestamp("ms", tz="UTC"))
-    return RowEncoder(
-        rows.num_rows,
-        _ranges(_column(rows, "key", pa.binary())),
-        _ranges(_column(rows, "value", pa.binary())),
-        lists,
-        header_keys,
-        header_values,
-        _timestamp_view(timestamps),
-        default_timestamp_ms,
-    )
-
-
-def _check_header_counts(headers: Any) -> None:
-    """Nothing is written that a reader with the default limits would refuse."""
-    import pyarrow.compute as pc
-
-    most = 0 if headers is None else pc.max(headers.value_lengths()).as_py() or 0
-    if most > DEFAULT_LIMITS.headers_per_record_max:
-        raise InvalidRecordError(
-            f"a row has {most} headers; {DEFAULT_LIMITS.headers_per_record_max} are allowed"
-        )
-
-
-def _column(rows: "pyarrow.RecordBatch", name: str, kind: Any) -> Any:
-    """The column as that type, or None if it is absent."""
-    import pyarrow as pa
-
-    if name not in rows.schema.names:
-        return None
-    column = rows.column(name)
-    if column.type == kind:
-        return column
-    try:
-        if pa.types.is_timestamp(column.type) and column.type.tz is None:
-            column = column.cast(pa.timestamp(column.type.unit, tz="UTC"))
-        return column.cast(kind, safe=not pa.types.is_timestamp(column.type))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise InvalidRecordError(
-            f"the column {name} is {column.type} and cannot become {kind}: {error}"
-        ) from error
-
-
-def _ranges(column: Any, end_max: int | None = None) -> Ranges:
-    """A binary, string or list column's offsets and, if it has any, its bytes."""
-    if column is None or len(column) == 0:
-        return Ranges(memoryview(bytes(4)).cast("i"), memoryview(b""), memoryview(b""), 0, 0)
-    validity, offsets, *data = column.buffers()[:3]
-    start, rows = column.offset, len(column)
-    offsets_view = memoryview(offsets).cast("B")[4 * start : 4 * (start + rows + 1)].cast("i")
-    data_view = _view(data[0], "B") if end_max is None else memoryview(b"")
-    validity_view = _view(validity, "B") if column.null_count else memoryview(b"")
-    return Ranges(
-        offsets_view, data_view, validity_view, start, len(data_view) if end_max is None else end_max
-    )
-
-
-def _header_ranges(column: Any) -> tuple[Ranges, Ranges, Ranges]:
-    """The lists, and the keys and values of all headers that they point at."""
-    if column is None or len(column) == 0:
-        return _ranges(None), _ranges(None), _ranges(None)
-    keys, values = column.values.flatten()
-    return _ranges(column, end_max=len(keys)), _ranges(keys), _ranges(values)
-
-
-def _timestamp_view(column: Any) -> memoryview:
-    import pyarrow as pa
-
-    if column is None or len(column) == 0:
-        return memoryview(b"").cast("q")
-    numbers = column.view(pa.int64()).fill_null(NO_TIMESTAMP)
-    start = 8 * numbers.offset
-    return memoryview(numbers.buffers()[1]).cast("B")[start : start + 8 * len(numbers)].cast("q")

@@ -13,16 +13,16 @@ field and the records' deltas are counted anew from there, so that their timesta
 
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import CorruptBatchError, InvalidRecordError, RecordTooLargeError
 from distributedlog.records.batch import check_batch
+from distributedlog.records.checksum import crc32c
 from distributedlog.records.compression import Codec, compress, decompress
 from distributedlog.records.kernel import (
     decode_records,
     encode_records,
+    find_keyless,
     find_spans,
     rebase_timestamps,
 )
@@ -160,6 +160,13 @@ def record_spans(
 ) -> list[RecordSpan]:
     """Where each record lies in a decompressed section."""
     return find_spans(records_section, header, limits.headers_per_record_max)
+
+
+def keyless_records(
+    records_section: Buffer, header: BatchHeader, limits: RecordLimits = DEFAULT_LIMITS, *, named_max: int
+) -> tuple[int, list[int]]:
+    """How many records of a decompressed section have no key, and the places of the first of them."""
+    return find_keyless(records_section, header, limits.headers_per_record_max, named_max)
 
 
 def rebuild_batch(

@@ -34,6 +34,7 @@ from distributedlog.storage.compaction_plan import (
     CompactionCounts,
     CompactionPlan,
     CompactionResult,
+    dirty_ratio,
     plan_compaction,
 )
 from distributedlog.storage.log import PartitionLog
@@ -51,6 +52,7 @@ __all__ = [
     "CompactionPlan",
     "CompactionResult",
     "commit_compaction",
+    "dirty_ratio",
     "discard_compaction",
     "plan_compaction",
     "run_compaction",

@@ -183,6 +183,16 @@ def _is_worth_it(
     )
 
 
+def dirty_ratio(log: PartitionLog, first_dirty_offset: int) -> float:
+    """Which part of the sealed segments no run has looked at yet."""
+    total_bytes = dirty_bytes = 0
+    for segment, following in zip(log.segments.sealed, log.segments.all()[1:], strict=True):
+        total_bytes += segment.size
+        if following.base_offset > first_dirty_offset:
+            dirty_bytes += segment.size
+    return dirty_bytes / total_bytes if total_bytes else 0.0
+
+
 def _first_timestamp(segment: Segment) -> int:
     """The newest timestamp of the first batch, -1 if there is none: a segment is as old as its beginning."""
     if segment.size < HEADER_BYTES:

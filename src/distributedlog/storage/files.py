@@ -451,6 +451,9 @@ class Files:
     def free_bytes(self, path: str) -> int:
         return self.disk.free_bytes(path)
 
+    def total_bytes(self, path: str) -> int:
+        return self.disk.total_bytes(path)
+
     def close(self) -> None:
         """What a reader still holds is closed when the reader lets go."""
         for managed in list(self._open_files):

@@ -110,8 +110,8 @@ class PartitionLog:
         """Checks the batches in `data`, gives them offsets (in place) and writes them.  Not yet synced."""
         if self.is_closed:
             self._refuse()
-        base_offset = self.end_offset
-        rules = self._rules
+        base_offset, rules = self.end_offset, self._rules
+        data = data if rules.codec is None else rules.recompressed(data, origin)
         headers = rules.place(data, base_offset, leader_epoch, now_ms, origin)
         if headers[0].producer_id >= 0:
             earlier = self._check_producer(data, headers[0], origin)

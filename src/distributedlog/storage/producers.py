@@ -44,6 +44,9 @@ Producers expire by our clock and not, as in Kafka, by their records' timestamps
 would expire at once, and their retries would be doubled.  `append` knows no clock; it only marks a producer
 as heard of, and the next `expire` takes that for its time.
 
+Anybody can make up producer ids, one for each batch.  So there is a bound on how many are remembered, which
+the broker keeps (`shed`): those that wrote longest ago are forgotten before their time.
+
 A crash loses this state; the newest snapshot and the batches after it give it again.  Truncating the log is
 the same: `clear`, load, replay.  When the log's start moves up nothing is forgotten here: a producer whose
 records are gone may still retry, and a transaction is open until it is ended.
@@ -290,6 +293,14 @@ class ProducerStates:
         for producer_id in expired:
             del self._producers[producer_id]
         return len(expired)
+
+    def shed(self, count: int) -> int:
+        """Forgets so many, those whose last batch lies furthest back; none with an open transaction."""
+        idle = [state for state in self._producers.values() if not state.has_open_transaction]
+        idle.sort(key=lambda state: state.last_offset)
+        for state in idle[:count]:
+            del self._producers[state.producer_id]
+        return min(count, len(idle))
 
     def clear(self) -> None:
         self._producers.clear()

@@ -87,6 +87,17 @@ def test_a_nullable_tagged_struct_is_marked() -> None:
     assert decode_versioned(ConsumerGroupMemberMetadataValue, data) == (0, member)
 
 
+def test_a_nullable_tagged_struct_that_is_null_says_so_as_kafka_does() -> None:
+    """These are the bytes that a broker of Kafka's wrote for a member of its new protocol."""
+    written = hexed(
+        "0000 00 00 07 676f6c64656e 0b 2f3132372e302e302e31 02 09 7365676d656e7473 01 000493e0 00 01 00 01 00"
+    )
+    _, member = decode_versioned(ConsumerGroupMemberMetadataValue, written)
+    assert member.classic_member_metadata is None
+    assert member.subscribed_topic_names == ["segments"]
+    assert encode_versioned(member, 0) == written
+
+
 @pytest.mark.parametrize("version", GROUP_RECORDS)
 def test_a_keys_version_says_what_kind_of_record_it_is(version: int) -> None:
     key, value = GROUP_RECORDS[version]

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributedlog.model.errors import CorruptBatchError, InvalidRecordError, RecordTooLargeError
-from distributedlog.records.arrow import SCHEMA, decode_to_arrow, encode_from_arrow
+from distributedlog.records.arrow import SCHEMA, decode_to_arrow
+from distributedlog.records.arrow_write import encode_from_arrow
 from distributedlog.records.batch import check_batch, read_header
 from distributedlog.records.compression import Codec
 from distributedlog.records.control import ControlType, EndMarker, encode_end_marker_batch

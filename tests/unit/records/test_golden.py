@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from distributedlog.records.arrow import decode_to_arrow, encode_from_arrow
+from distributedlog.records.arrow import decode_to_arrow
+from distributedlog.records.arrow_write import encode_from_arrow
 from distributedlog.records.batch import check_batch, stamp
 from distributedlog.records.compression import Codec
 from distributedlog.records.control import ControlType, EndMarker, encode_end_marker_batch, read_end_marker
