@@ -2,6 +2,8 @@
 
 A peer address is complained about once in a while for each kind of thing; what comes in between is counted,
 and the next line says how often.  How many are remembered is bounded: the least recently seen is forgotten.
+Who has many addresses gets no more lines for them than LINES_MAX in INTERVAL_MS; what is left out then is
+counted as well, and told with the first line after it.
 """
 
 import logging
@@ -12,6 +14,7 @@ from distributedlog.ports.clock import Clock
 
 INTERVAL_MS: Final = 60_000
 REMEMBERED_MAX: Final = 1_000
+LINES_MAX: Final = 200
 REASON_LENGTH_MAX: Final = 300
 
 
@@ -21,6 +24,11 @@ class Complaints:
         self._clock = clock
         self._seen: OrderedDict[tuple[str, str], tuple[int, int]] = OrderedDict()
         """(host, kind) -> when it may be told again, how often it was not told."""
+        self._span_ends_ms = 0
+        self._lines = 0
+        """In the span that ends then."""
+        self._left_out = 0
+        """Since the last line, of whom nothing was told."""
 
     def about(self, host: str, kind: str, reason: str) -> bool:
         """Whether it was told.  `kind` is one of a few fixed words; `reason` says what it was this time."""
@@ -30,9 +38,22 @@ class Complaints:
         if now_ms < again_ms:
             self._seen[key] = again_ms, untold + 1
             return False
+        if not self._has_line(now_ms):
+            self._left_out += 1
+            return False
         self._seen[key] = now_ms + INTERVAL_MS, 0
         if len(self._seen) > REMEMBERED_MAX:
             self._seen.popitem(last=False)
         before = f" ({untold} more of the kind since the last time)" if untold else ""
+        if self._left_out:
+            before += f" ({self._left_out} complaints about other addresses were left out)"
+            self._left_out = 0
         self._logger.warning("%s: %s: %s%s", host, kind, reason[:REASON_LENGTH_MAX], before)
         return True
+
+    def _has_line(self, now_ms: int) -> bool:
+        if now_ms >= self._span_ends_ms:
+            self._span_ends_ms = now_ms + INTERVAL_MS
+            self._lines = 0
+        self._lines += 1
+        return self._lines <= LINES_MAX

@@ -11,20 +11,25 @@ Reading stops, and with it the handling of what is already read (`_backlog`), as
     too much is not taken         bytes of answers that the client does not read; or that all clients do not,
                                   and this one is one of them
     the broker is full            see `admission`
+    it is muted                   its client has used more than its quota, for as long as that takes
     the server drains
 
 Meanwhile the end of the stream goes unseen; it is asked for once in a while.
 
-Requests that came together are begun for SLICE_MS; then it is the turn of other connections.
+Requests are begun in turns of the loop (`turns`): who asks one thing at a time does not wait for all that the
+others have sent.
 
 Time is looked after by the server's wheel (`look`).  It ends a connection that
 
     sent nothing of a request within `setup_ms_max` of its opening
-    sends a frame, or takes its answers, at less than BYTES_PER_SECOND_MIN after a time of grace; or a large
-    frame so slowly that all of it would take longer than FRAME_MS_MAX: it holds room that others wait for
+    sends a frame at less than BYTES_PER_SECOND_MIN after a time of grace; or a large one so slowly that all
+    of it would take longer than FRAME_MS_MAX: it holds room that others wait for
+    takes its answers at less than BYTES_PER_SECOND_MIN in any span of `stalled_ms_max`: what it took before,
+    and what the kernel took for it, does not count
     asked nothing for `idle_ms_max` while nothing was on its way
 
 A connection ends by `close`, once: what is parked is cancelled, regions are closed, room is given back.
+Nothing points back at it then, so that its memory goes at once and not when the collector happens to look.
 Whatever a client sends, only its own connection ends.
 """
 
@@ -51,13 +56,13 @@ from distributedlog.broker.incoming import SCRATCH_BYTES, Incoming
 from distributedlog.broker.outgoing import Outgoing, Sent, Warmer
 from distributedlog.broker.server_metrics import ServerMetrics
 from distributedlog.broker.timing_wheel import TimingWheel
+from distributedlog.broker.turns import Turns
 from distributedlog.model.errors import DlogError, MalformedMessageError, UnsupportedVersionError
 from distributedlog.ports.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 RECEIPTS_PER_TURN: Final = 4
-SLICE_MS: Final = 5
 FRAME_MS_MAX: Final = 60_000
 """Longer than any client waits for an answer."""
 HANG_UP_CHECK_MS: Final = 1000
@@ -91,7 +96,11 @@ class Hub:
     warmer: Warmer | None
     on_closed: "Callable[[Connection], None]"
     scratch: bytearray = field(default_factory=lambda: bytearray(SCRATCH_BYTES))
+    turns: "Turns[Connection]" = field(init=False)
     _attended: "list[Connection]" = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.turns = Turns(self.loop, self.clock)
 
     def attend_soon(self, connection: "Connection") -> None:
         """Once for all that happens to it in this turn of the loop: one write instead of many."""
@@ -108,7 +117,8 @@ class Hub:
 class Connection:
     __slots__ = (
         "_attends_soon", "_backlog", "_blocked_since_ms", "_draining", "_exchange", "_frame_since_ms", "_hub",
-        "_incoming", "_is_reading", "_is_writing", "_last_request_ms", "_opened_ms", "_outgoing",
+        "_incoming", "_is_deferred", "_is_reading", "_is_writing", "_last_request_ms", "_muted", "_opened_ms",
+        "_outgoing",
         "_sent_bytes_then", "_socket", "_stopped_ms", "_untaken_bytes", "_waits_for_room", "connection_id",
         "due_ms", "is_closed", "listener", "peer_host",
     )  # fmt: skip
@@ -135,7 +145,10 @@ class Connection:
         )
         self._attends_soon = False
         self._draining = False
+        self._is_deferred = False
         self._waits_for_room = False
+        self._muted: asyncio.TimerHandle | None = None
+        """Until this timer goes off nothing is begun."""
         self._is_reading = True
         self._is_writing = False
         self._opened_ms = hub.clock.monotonic_ms()
@@ -192,6 +205,12 @@ class Connection:
         if not self.is_closed:
             self._work(self._hub.clock.monotonic_ms())
 
+    def take_turn(self) -> None:
+        """After it was deferred."""
+        self._is_deferred = False
+        if not self.is_closed:
+            self._work(self._hub.clock.monotonic_ms())
+
     def _attend_soon(self) -> None:
         if not self._attends_soon and not self.is_closed:
             self._attends_soon = True
@@ -207,10 +226,16 @@ class Connection:
         try:
             if exchange:
                 exchange.collect()
-            while backlog and self._may_begin():
+                if exchange.muted_until_ms:
+                    self._mute(now_ms)
+            moment_ms = now_ms
+            while backlog and self._may_begin() and self._hub.turns.may_begin(self.peer_host, moment_ms):
                 exchange.handle(backlog.popleft(), now_ms)
-                if backlog and self._hub.clock.monotonic_ms() - now_ms >= SLICE_MS:
-                    break  # `_regulate` sees to the rest
+                if exchange.muted_until_ms:
+                    self._mute(now_ms)
+                if backlog:
+                    moment_ms = self._hub.clock.monotonic_ms()
+            # What is left, `_regulate` sees to.
             if self._incoming.failure is not None and not backlog:
                 raise self._incoming.failure
         except (MalformedMessageError, UnsupportedVersionError) as error:
@@ -245,6 +270,7 @@ class Connection:
         queued_bytes = self._outgoing.queued_bytes
         if (
             self._waits_for_room
+            or self._muted is not None
             or self._draining
             or queued_bytes > self._hub.limits.response_bytes_per_connection_max
             or (queued_bytes and self._hub.admission.is_backed_up(queued_bytes - self._untaken_bytes))
@@ -269,13 +295,29 @@ class Connection:
             self._hub.wheel.hurry(self, self._exchange.soonest_deadline_ms)
         should_read = self._may_begin()
         if should_read and self._backlog:
-            # Sending made room for more.
+            # Its turn was over, or sending made room for more.
             should_read = False
-            self._attend_soon()
+            if not self._is_deferred:
+                self._is_deferred = True
+                self._hub.turns.defer(self)
         elif should_read and self._incoming.is_waiting_for_room:
             should_read = self._ask_for_room()
         if should_read is not self._is_reading:
             self._set_reading(should_read, now_ms)
+
+    def _mute(self, now_ms: int) -> None:
+        """For as long as the quotas say; a longer wait that began before goes on."""
+        until_ms, self._exchange.muted_until_ms = self._exchange.muted_until_ms, 0
+        at_s = self._hub.loop.time() + max(0, until_ms - now_ms) / 1000
+        if self._muted is not None:
+            if self._muted.when() >= at_s:
+                return
+            self._muted.cancel()
+        self._muted = self._hub.loop.call_at(at_s, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._attend_soon()
 
     def _ask_for_room(self) -> bool:
         """For a large frame, of which only the begin is here.  Its turn comes after all before it are begun:
@@ -342,6 +384,8 @@ class Connection:
         except CloseConnectionError as error:
             self._end(REFUSED, str(error), now_ms)
             return None
+        if self._blocked_since_ms is not None:
+            self._look_at_reader(now_ms, self._blocked_since_ms)
         for deadline_ms, reason, text in self._deadlines():
             if deadline_ms <= now_ms:
                 self.close(reason, text)
@@ -354,6 +398,14 @@ class Connection:
             next_ms = min(next_ms, now_ms + HANG_UP_CHECK_MS)
         return min(next_ms, now_ms + self._hub.limits.idle_ms_max)
 
+    def _look_at_reader(self, now_ms: int, since_ms: int) -> None:
+        """Gives it another span if it was quick enough in the one that is over."""
+        stalled_ms_max = self._hub.limits.stalled_ms_max
+        taken = self._outgoing.sent_bytes - self._sent_bytes_then
+        if now_ms - since_ms >= stalled_ms_max <= _allowed_ms(taken):
+            self._blocked_since_ms = now_ms
+            self._sent_bytes_then = self._outgoing.sent_bytes
+
     def _has_hung_up(self) -> bool:
         """Nothing is read, so nothing tells of the end of the stream; yet room is held for who is gone."""
         poll = select.poll()
@@ -364,9 +416,8 @@ class Connection:
         """What must have changed by when, else why it ends."""
         limits, incoming = self._hub.limits, self._incoming
         if self._blocked_since_ms is not None:
-            taken = self._outgoing.sent_bytes - self._sent_bytes_then
             yield (
-                self._blocked_since_ms + limits.stalled_ms_max + _allowed_ms(taken),
+                self._blocked_since_ms + limits.stalled_ms_max,
                 SLOW_READER,
                 f"it does not take its answers: {self._outgoing.queued_bytes} bytes are queued",
             )
@@ -401,11 +452,14 @@ class Connection:
             hub.loop.remove_writer(self._socket.fileno())
         hub.wheel.remove(self)
         hub.admission.forget(self)
+        if self._muted is not None:
+            self._muted.cancel()
         self._count_untaken(0)
         self._exchange.close()
         self._outgoing.close()
         held = self._incoming.reserved_bytes
         held += sum(len(frame) for frame in self._backlog if len(frame) > SMALL_FRAME_BYTES_MAX)
+        self._incoming.close()
         self._backlog.clear()
         hub.admission.release(held)
         self._socket.close()

@@ -31,7 +31,7 @@ from distributedlog.control.server import ControlServer
 from distributedlog.control.transport import GrpcTransport
 from distributedlog.control.watcher import MetadataWatcher
 from distributedlog.controller.configs import ControllerConfig
-from distributedlog.controller.features import LEVEL_MAX, LEVEL_MIN, METADATA_FEATURE
+from distributedlog.controller.features import FEATURES, GROUP_LEVEL_CONSUMER
 from distributedlog.controller.image import Endpoint, MetadataImage, SupportedLevels
 from distributedlog.controller.requests import RegisterBrokerRequest
 from distributedlog.model.config import SECOND_MS
@@ -251,7 +251,7 @@ class ControlPlane:
                 broker_id=settings.node_id,
                 incarnation_id=self._randomness.new_uuid(),
                 endpoints=endpoints,
-                features=(SupportedLevels(METADATA_FEATURE, LEVEL_MIN, LEVEL_MAX),),
+                features=tuple(SupportedLevels(name, *levels) for name, levels in FEATURES.items()),
                 rack=settings.rack,
                 log_dirs=(self.identity.directory_id,),
                 previous_broker_epoch=self.identity.clean_epoch,
@@ -370,6 +370,7 @@ def controller_config(settings: NodeSettings, identity: Identity) -> ControllerC
     return ControllerConfig(
         controller_id=settings.node_id,
         cluster_id=identity.cluster_id,
+        bootstrap_group_level=GROUP_LEVEL_CONSUMER,
         session_timeout_ms=settings.broker_session_timeout_ms,
         data_loop_lag_ms_max=settings.broker_session_timeout_ms * 2 // 3,
         num_partitions=settings.num_partitions,

@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from distributedlog.broker.metadata import MetadataReplica
+from distributedlog.broker.quorum import quorum_reply
 from distributedlog.broker.raft_driver import RaftDriver, Scheduler
 from distributedlog.control.contract import ControllerReply
 from distributedlog.controller.bundles import encode_bundle
@@ -32,7 +33,7 @@ from distributedlog.controller.configs import ControllerConfig
 from distributedlog.controller.machine import ControllerMachine
 from distributedlog.controller.placement import Chance
 from distributedlog.controller.records import Versioned
-from distributedlog.controller.requests import Request, Response
+from distributedlog.controller.requests import DescribeQuorumRequest, Request, Response
 from distributedlog.controller.snapshots import encode_snapshot
 from distributedlog.model.errors import ConsensusError, DlogError, NotLeaderError
 from distributedlog.ports.clock import Clock
@@ -144,6 +145,9 @@ class ControllerDriver:
 
     def submit(self, request: Request, timeout_ms: int, done: Done[ControllerReply]) -> None:
         """`done` gets the reply once what it says is committed, or the error that says how it ended."""
+        if isinstance(request, DescribeQuorumRequest):
+            self._describe_quorum(done)
+            return
         now_ms = self._clock.monotonic_ms()
         self._busy = True
         try:
@@ -157,6 +161,25 @@ class ControllerDriver:
         finally:
             self._busy = False
         self.progressed()
+
+    def _describe_quorum(self, done: Done[ControllerReply]) -> None:
+        """Consensus itself is asked, once a majority confirmed that this node leads."""
+
+        def confirmed(read: Outcome[None]) -> None:
+            machine = self._runtime.machine
+            if read.error is not None or not self.is_active or not isinstance(machine, ControllerMachine):
+                done(Outcome(error=self._not_leader("this node stopped leading")))
+                return
+            reply = quorum_reply(self._driver.node.core, machine.heard(), self._clock)
+            done(Outcome(ControllerReply(reply, self._runtime.committed_offset)))
+
+        if not self.is_active:
+            done(Outcome(error=self._not_leader("this node is not the active controller")))
+            return
+        try:
+            self._driver.read(confirmed)
+        except DlogError:
+            done(Outcome(error=self._not_leader("this node does not lead any more")))
 
     def _not_leader(self, message: str) -> NotLeaderError:
         """With where to ask instead, if this node knows."""

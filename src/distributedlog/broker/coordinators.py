@@ -25,15 +25,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
 from distributedlog.broker.coordinator_log import LOAD_AGAIN_MS, CoordinatorLog, LogLoader
+from distributedlog.broker.group_metrics import GroupMetrics
 from distributedlog.broker.raft_driver import Scheduler
 from distributedlog.broker.settings import NodeSettings
+from distributedlog.broker.topics_view import TopicsView
 from distributedlog.controller.image import MetadataImage
-from distributedlog.groups.config import GroupConfig
+from distributedlog.groups.config import GroupConfig, MigrationPolicy
 from distributedlog.groups.machine import GroupMachine
 from distributedlog.groups.placement import partition_of
 from distributedlog.groups.records import GroupRecord
 from distributedlog.groups.requests import (
+    CommitRequest,
     Completed,
+    DescribeConsumerGroupRequest,
     DescribeRequest,
     FetchOffsetsRequest,
     ForgetTopicsRequest,
@@ -73,7 +77,13 @@ SHORT_AGAIN_MS: Final = 200
 TICKS_MAX: Final = 100
 """Deadlines that are dealt with before other work has its turn."""
 FORGET_TIMEOUT_MS: Final = 30 * SECOND_MS
-_READS: Final = (HeartbeatRequest, FetchOffsetsRequest, DescribeRequest, ListRequest)
+_READS: Final = (
+    HeartbeatRequest,
+    FetchOffsetsRequest,
+    DescribeRequest,
+    DescribeConsumerGroupRequest,
+    ListRequest,
+)
 
 
 def group_config(settings: NodeSettings) -> GroupConfig:
@@ -85,6 +95,11 @@ def group_config(settings: NodeSettings) -> GroupConfig:
         offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
         offsets_retention_check_ms=settings.offsets_retention_check_ms,
         offset_metadata_bytes_max=settings.offset_metadata_bytes_max,
+        consumer_session_timeout_ms=settings.consumer_session_timeout_ms,
+        consumer_heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
+        consumer_members_max=settings.consumer_members_max,
+        consumer_assignors=tuple(dict.fromkeys(settings.consumer_assignors)),
+        migration_policy=MigrationPolicy(settings.consumer_migration_policy),
     )
 
 
@@ -305,6 +320,10 @@ class GroupCoordinators:
         self._executor = executor
         self._randomness = randomness
         self._by_partition: dict[int, Coordinator] = {}
+        self.metrics = GroupMetrics(
+            lambda: (each.machine for each in self.all_active()),
+            lambda: sum(not each.is_active for each in self._by_partition.values()),
+        )
         signals.state_changed.append(self._state_changed)
         signals.commit_advanced.append(self._commit_advanced)
 
@@ -331,7 +350,7 @@ class GroupCoordinators:
         def new_machine() -> GroupMachine:
             entry_bytes_max = partition.log.config.max_message_bytes - ENTRY_SPARE_BYTES
             config = self._config.within(entry_bytes_max)
-            return GroupMachine(config, self._new_id, self._clock.wall_ms)
+            return GroupMachine(config, self._new_id, self._clock.wall_ms, self._topics)
 
         coordinator = Coordinator(
             partition,
@@ -343,6 +362,9 @@ class GroupCoordinators:
         )
         self._by_partition[partition.partition_id] = coordinator
         coordinator.start()
+
+    def _topics(self) -> TopicsView:
+        return TopicsView(self._image())
 
     def _new_id(self, prefix: str) -> str:
         return f"{prefix}-{self._randomness.new_uuid()}"
@@ -374,6 +396,8 @@ class GroupCoordinators:
         except DlogError as error:
             done(Outcome(error=error))
             return
+        if isinstance(request, CommitRequest):
+            done = self.metrics.counting_commits(group_id, done)
         coordinator.submit(request, deadline_ms, done)
 
     def _coordinator_of(self, group_id: str) -> Coordinator:

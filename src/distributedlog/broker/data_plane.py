@@ -29,6 +29,7 @@ from distributedlog.broker.loops import LoopScheduler
 from distributedlog.broker.metrics import OTHER, TOPICS_MAX, BrokerMetrics, Family, FamilyKind, Sample, one
 from distributedlog.broker.partitions import PartitionSet, PostingExecutor
 from distributedlog.broker.producer_ids import ProducerIds
+from distributedlog.broker.quotas import ClientQuotas
 from distributedlog.broker.server import KafkaServer
 from distributedlog.broker.services import Services
 from distributedlog.broker.settings import NodeSettings
@@ -100,6 +101,7 @@ class DataPlane:
         self._services: Services | None = None
         self._producer_ids: ProducerIds | None = None
         self._groups: GroupCoordinators | None = None
+        self._quotas = ClientQuotas()
         self._descriptors = share(raise_limit(), settings.connections_max)
         self.partitions = PartitionSet.open(
             disk,
@@ -112,6 +114,8 @@ class DataPlane:
             on_failure=failed,
         )
         metrics.add_source(self._families)
+        metrics.add_source(self.partitions.upkeep.families)
+        metrics.add_source(self._quotas.families)
 
     # --- starting ------------------------------------------------------------------------------
 
@@ -137,6 +141,7 @@ class DataPlane:
             executor=PostingExecutor(self._executor, self._scheduler),
             randomness=self._randomness,
         )
+        self._metrics.add_source(self._groups.metrics.families)
         services = self._services = Services(
             settings=settings,
             clock=self._clock,
@@ -152,7 +157,13 @@ class DataPlane:
         warmer = PageWarmer(PostingExecutor(self._executor, self._scheduler))
         limits = replace(ServerLimits.of(settings), connections_max=self._descriptors.connections_max)
         self._server = KafkaServer(
-            settings, services, self._loop, metrics=self._metrics, limits=limits, warmer=warmer
+            settings,
+            services,
+            self._loop,
+            metrics=self._metrics,
+            limits=limits,
+            warmer=warmer,
+            quotas=self._quotas,
         )
         self._server.bind()
         return advertised(settings, self._server.addresses)
@@ -197,6 +208,8 @@ class DataPlane:
 
     def _image_changed(self, old: MetadataImage, image: MetadataImage) -> None:
         self.partitions.apply_image(image)
+        if old.quotas is not image.quotas:
+            self._quotas.follow({entity: dict(each.items()) for entity, each in image.quotas.items()})
         if old.topic_ids is not image.topic_ids:
             removed = [each.key for each in changes(old.topic_ids, image.topic_ids) if each.new is None]
             for name in removed:

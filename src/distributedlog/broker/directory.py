@@ -9,14 +9,23 @@ vote as if it had promised nothing, so an empty directory is made into a voter's
 promised nothing at all: for these two a directory is made when they first start.
 
 A crash while a directory is made leaves one without meta.properties: it is made anew, by the same rule.
+
+A node deletes logs that its cluster knows nothing of.  So a directory that holds logs is never made into a
+new node's, and one of Apache Kafka's, or half adopted, is no node's until `dlog cluster adopt` is done.
 """
 
+import contextlib
 from typing import NamedTuple
 
 from distributedlog.broker.raft_storage import LogRaftStorage
 from distributedlog.broker.settings import NodeSettings
-from distributedlog.model.errors import ConfigError, InconsistentClusterIdError, StorageError
-from distributedlog.model.ids import Uuid
+from distributedlog.model.errors import (
+    ConfigError,
+    InconsistentClusterIdError,
+    InvalidNameError,
+    StorageError,
+)
+from distributedlog.model.ids import TopicPartition, Uuid
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.randomness import Randomness
 from distributedlog.storage.checkpoints import (
@@ -31,6 +40,8 @@ from distributedlog.storage.checkpoints import (
 from distributedlog.storage.files import Files
 
 NO_EPOCH = -1
+UNFINISHED_ADOPTION_FILE = "adoption-unfinished"
+KAFKA_METADATA_DIRECTORY = "__cluster_metadata-0"
 
 
 class Identity(NamedTuple):
@@ -57,6 +68,8 @@ def format_directory(
     try:
         if files.exists(f"{directory}/{META_PROPERTIES_FILE}"):
             raise StorageError(f"{directory} belongs to a node already: it is left as it is")
+        _check_not_adopted_half(files, directory)
+        _check_holds_no_logs(files, directory)
         chosen = cluster_id or settings.cluster_id
         if chosen is None and not _is_only_voter(settings):
             raise ConfigError(
@@ -77,6 +90,7 @@ def load_identity(files: Files, settings: NodeSettings, *, clock: Clock, randomn
     directory = settings.data_dir
     path = f"{directory}/{META_PROPERTIES_FILE}"
     data = files.read_small(path) if files.is_directory(directory) else None
+    _check_not_adopted_half(files, directory)
     if data is None:
         if settings.is_controller and not _is_only_voter(settings):
             raise ConfigError(
@@ -88,6 +102,11 @@ def load_identity(files: Files, settings: NodeSettings, *, clock: Clock, randomn
         assert data is not None
     meta = decode_meta_properties(data, path)
     _check(meta, settings, path)
+    if files.is_directory(f"{directory}/{KAFKA_METADATA_DIRECTORY}"):
+        raise StorageError(
+            f"{directory} is a directory of Apache Kafka's: `dlog cluster adopt {directory}` says what of it "
+            "can be taken over, and takes it over"
+        )
     assert meta.cluster_id is not None
     directory_id = meta.directory_id
     if directory_id is None:  # older versions of Kafka gave directories none
@@ -96,6 +115,24 @@ def load_identity(files: Files, settings: NodeSettings, *, clock: Clock, randomn
             path, encode_meta_properties(MetaProperties(meta.cluster_id, settings.node_id, directory_id))
         )
     return Identity(meta.cluster_id, settings.node_id, directory_id, _clean_epoch(files, directory))
+
+
+def _check_not_adopted_half(files: Files, directory: str) -> None:
+    if files.exists(f"{directory}/{UNFINISHED_ADOPTION_FILE}"):
+        raise StorageError(
+            f"{directory} is half adopted: run the same `dlog cluster adopt` once more, and it goes on"
+        )
+
+
+def _check_holds_no_logs(files: Files, directory: str) -> None:
+    for name in files.names(directory):
+        with contextlib.suppress(InvalidNameError):
+            TopicPartition.from_directory_name(name)
+            if files.is_directory(f"{directory}/{name}"):
+                raise StorageError(
+                    f"{directory} has no {META_PROPERTIES_FILE}, but holds logs ({name}), which a new node "
+                    f"would delete: bring back its {META_PROPERTIES_FILE}, or name an empty directory"
+                )
 
 
 def _check(meta: MetaProperties, settings: NodeSettings, path: str) -> None:

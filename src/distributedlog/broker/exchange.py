@@ -11,6 +11,9 @@ Bytes of unanswered requests are counted, here for the connection and in `Admiss
 above SMALL_FRAME_BYTES_MAX comes with its room reserved; others are charged only if they park: what is
 answered at once was never in flight.
 
+Where there are quotas, requests and answers are charged (`tolls`): whoever has to wait is told so in the
+answer, and `muted_until_ms` tells the connection to begin nothing more before then.
+
 What a handler does wrong costs its own request, or its connection if there is no form to say so.
 """
 
@@ -19,7 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from distributedlog.broker.admission import (
     NEVER_MS,
@@ -32,15 +35,19 @@ from distributedlog.broker.complaints import Complaints
 from distributedlog.broker.context import ANONYMOUS, RequestContext
 from distributedlog.broker.dispatch import CloseConnectionError, Registration, Registrations
 from distributedlog.broker.outgoing import Outgoing, close_regions
+from distributedlog.broker.quotas import ClientQuotas
 from distributedlog.broker.server_metrics import ServerMetrics
 from distributedlog.broker.services import Services
 from distributedlog.model.config import INT32_MAX
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import DlogError, UnsupportedVersionError
+from distributedlog.model.errors import DlogError, OverloadedError, UnsupportedVersionError
 from distributedlog.protocol.codec import Part, decode
 from distributedlog.protocol.framing import RequestHeader, decode_request_header, encode_response
 from distributedlog.protocol.schema import Message
 from distributedlog.storage.files import FileRegion
+
+if TYPE_CHECKING:
+    from distributedlog.broker.tolls import Toll
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +66,7 @@ class Desk(NamedTuple):
     metrics: ServerMetrics
     complaints: Complaints
     loop: asyncio.AbstractEventLoop
+    quotas: ClientQuotas
 
 
 class Parked:
@@ -73,6 +81,7 @@ class Parked:
         "parts",
         "registration",
         "request",
+        "throttle_ms",
     )
 
     def __init__(
@@ -83,6 +92,7 @@ class Parked:
         self.correlation_id = correlation_id
         self.began = began
         self.charged = 0
+        self.throttle_ms = 0
         self.request: Message | None = None
         """Kept only where a refusal needs it."""
         self.future: asyncio.Future[Message | None] | None = None
@@ -93,8 +103,8 @@ class Parked:
 
 class Exchange:
     __slots__ = (
-        "_connection_id", "_desk", "_host", "_listener", "_on_ready", "_outgoing", "_unanswered",
-        "in_flight_bytes", "soonest_deadline_ms",
+        "_connection_id", "_desk", "_host", "_listener", "_on_ready", "_outgoing", "_toll", "_unanswered",
+        "in_flight_bytes", "muted_until_ms", "soonest_deadline_ms",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +124,9 @@ class Exchange:
         self._host = host
         self._connection_id = connection_id
         self._unanswered: deque[Parked] = deque()
+        self._toll: Toll | None = None
+        self.muted_until_ms = 0
+        """Before this nothing more is begun: the client has used more than it may."""
         self.in_flight_bytes = 0
         self.soonest_deadline_ms = NEVER_MS
         """No request is past its deadline before this."""
@@ -180,14 +193,19 @@ class Exchange:
             ),
         )
         began = perf_counter()
+        throttle_ms = self._wait_ms(api_key, version, client_id) if desk.quotas.is_on else 0
         try:
+            if throttle_ms:
+                raise OverloadedError(f"this client has used its quota: it may go on in {throttle_ms} ms")
             answer = registration.handle(desk.services, request, context)
         except CloseConnectionError:
             raise
         except Exception as error:
             answer = self._refusal(registration, request, context, error)
+        if desk.quotas.is_on and not throttle_ms:
+            throttle_ms = self._charge_request(request, client_id, len(frame), perf_counter() - began)
         if isinstance(answer, Message):
-            parts = self._encode(registration, request, context, correlation_id, began, answer)
+            parts = self._encode(registration, request, context, correlation_id, began, answer, throttle_ms)
             if not self._unanswered:
                 self._outgoing.add(parts)
                 return None
@@ -199,6 +217,7 @@ class Exchange:
             desk.metrics.request_answered(registration.name, perf_counter() - began, 0)
             return None
         parked = Parked(registration, context, correlation_id, began)
+        parked.throttle_ms = throttle_ms
         parked.request = None if registration.refuse is None else request
         self._park(parked, answer)
         return parked
@@ -261,7 +280,13 @@ class Exchange:
             self._desk.metrics.request_answered(registration.name, perf_counter() - parked.began, 0)
             return
         parked.parts = self._encode(
-            registration, parked.request, parked.context, parked.correlation_id, parked.began, answer
+            registration,
+            parked.request,
+            parked.context,
+            parked.correlation_id,
+            parked.began,
+            answer,
+            parked.throttle_ms,
         )
 
     def _settle(self, parked: Parked) -> None:
@@ -313,6 +338,7 @@ class Exchange:
                 if isinstance(part, FileRegion):
                     part.close()
             self._settle(parked)
+        self._on_ready = _nobody
 
     # --- answers -------------------------------------------------------------------------------
 
@@ -324,9 +350,14 @@ class Exchange:
         correlation_id: int,
         began: float,
         answer: Message,
+        throttle_ms: int = 0,
     ) -> list[Part]:
         try:
             parts = encode_response(answer, context.api_version, correlation_id)
+            if self._desk.quotas.is_on:
+                throttle_ms = max(throttle_ms, self._charge_answer(registration, context, parts))
+            if throttle_ms:
+                parts = encode_throttled(answer, context.api_version, correlation_id, throttle_ms)
         except Exception as error:
             close_regions(answer)
             bug = RuntimeError(f"an answer that cannot be written: {error}")
@@ -335,6 +366,43 @@ class Exchange:
         code = answer.error_code if registration.has_error_code else 0  # type: ignore[attr-defined]
         self._desk.metrics.request_answered(registration.name, perf_counter() - began, code)
         return parts
+
+    # --- quotas --------------------------------------------------------------------------------
+
+    def _tolls(self) -> "Toll":
+        if self._toll is None:
+            from distributedlog.broker.tolls import Toll  # most brokers have no quotas
+
+            self._toll = Toll(self._desk.quotas, ANONYMOUS)
+        return self._toll
+
+    def _wait_ms(self, api_key: int, version: int, client_id: str | None) -> int:
+        """How long a request must wait before it may be handled at all."""
+        now_ms = self._desk.services.clock.monotonic_ms()
+        return self._mute(now_ms, self._tolls().refusal_ms(api_key, version, client_id, now_ms))
+
+    def _charge_request(self, request: Message, client_id: str | None, size: int, seconds: float) -> int:
+        services = self._desk.services
+        now_ms = services.clock.monotonic_ms()
+        image = services.metadata.image
+        throttle_ms = self._tolls().charge_request(
+            request, client_id, image, size=size, seconds=seconds, now_ms=now_ms
+        )
+        return self._mute(now_ms, throttle_ms)
+
+    def _charge_answer(self, registration: Registration, context: RequestContext, parts: list[Part]) -> int:
+        now_ms = self._desk.services.clock.monotonic_ms()
+        size = sum(map(len, parts))
+        return self._mute(
+            now_ms, self._tolls().charge_answer(registration.api, context.client_id, size, now_ms)
+        )
+
+    def _mute(self, now_ms: int, throttle_ms: int) -> int:
+        if throttle_ms:
+            self.muted_until_ms = max(self.muted_until_ms, now_ms + throttle_ms)
+        return throttle_ms
+
+    # --- refusals ------------------------------------------------------------------------------
 
     def _refusal(
         self,
@@ -355,6 +423,23 @@ class Exchange:
         if refusal is None:
             raise CloseConnectionError(f"{registration.name} cannot be answered with {code.name}: {error}")
         return refusal
+
+
+def encode_throttled(answer: Message, version: int, correlation_id: int, throttle_ms: int) -> list[Part]:
+    """The answer, with how long its client is to wait, where it has a field for that.  Answers may be shared
+    by several clients, so it is as it was afterwards."""
+    if not hasattr(answer, "throttle_time_ms"):
+        return encode_response(answer, version, correlation_id)
+    before = answer.throttle_time_ms
+    answer.throttle_time_ms = throttle_ms
+    try:
+        return encode_response(answer, version, correlation_id)
+    finally:
+        answer.throttle_time_ms = before
+
+
+def _nobody() -> None:
+    """Told instead of a connection that has ended."""
 
 
 def _discard(future: "asyncio.Future[Message | None]") -> None:

@@ -21,8 +21,10 @@ from distributedlog.controller.requests import (
     AllocateProducerIdsRequest,
     AlterConfigsRequest,
     AlterPartitionsRequest,
+    AlterQuotasRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DescribeQuorumRequest,
     ElectLeadersRequest,
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
@@ -54,6 +56,7 @@ BEHIND_MS: Final = 1_000
 _HARMLESS_TWICE: Final = (
     AllocateProducerIdsRequest,  # a block may be lost: there are enough
     AlterPartitionsRequest,  # the partition epoch refuses the second
+    DescribeQuorumRequest,
     ElectLeadersRequest,
     HeartbeatRequest,
     ReadImageRequest,
@@ -62,6 +65,7 @@ _HARMLESS_TWICE: Final = (
 )
 _CHANGES: Final = (
     AlterConfigsRequest,  # between the two another may have set another value, and was told that it holds
+    AlterQuotasRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     IncrementalAlterConfigsRequest,

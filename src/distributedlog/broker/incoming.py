@@ -114,6 +114,11 @@ class Incoming:
             self._split(count - wanted, frames)
         return count > 0
 
+    def close(self) -> None:
+        """Lets go of what is here of a frame."""
+        self._frame = None
+        self._kept = b""
+
     def make_room(self) -> None:
         """Gives a frame above SMALL_FRAME_BYTES_MAX its buffer."""
         assert self._frame is not None

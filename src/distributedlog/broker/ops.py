@@ -8,7 +8,9 @@
     not HTTP            400
 
 One request a connection, then it is closed.  Everything a peer can make us hold is bounded: connections, the
-bytes and the time of a request's head, and the time that sending the answer takes.  A body is not read.
+bytes and the time of a request's head, and the time that sending the answer takes.  A body is not read.  When
+there are too many connections, the one whose head is awaited longest makes way for the next: who talks slowly
+on all of them keeps no load balancer from learning that the node is well.
 """
 
 import asyncio
@@ -16,7 +18,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from distributedlog.broker.addresses import Endpoint
 from distributedlog.broker.metrics import BrokerMetrics, Family
@@ -67,6 +69,8 @@ class OpsServer:
         self._request_seconds_max = request_seconds_max
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._listening: dict[asyncio.Task[None], None] = {}
+        """Those that await a request's head, the oldest first."""
 
     async def start(self, endpoint: Endpoint) -> Endpoint:
         """Listens; where, in fact."""
@@ -89,11 +93,22 @@ class OpsServer:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._tasks) >= self._connections_max:
-            writer.transport.abort()
-            return
+            slowest = next(iter(self._listening), None)
+            if slowest is None:
+                writer.transport.abort()
+                return
+            self._listening.pop(slowest)
+            slowest.cancel()
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._listening[task] = None
+        task.add_done_callback(self._ended)
+        # One that is cancelled before its first step cannot see to it itself.
+        task.add_done_callback(lambda _: writer.transport.abort())
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._listening.pop(task, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -115,6 +130,7 @@ class OpsServer:
         try:
             async with asyncio.timeout(self._request_seconds_max):
                 head = await reader.readuntil(b"\r\n\r\n")
+            self._listening.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
         except TimeoutError:
             return Answer(408, b"the request took too long\n")
         except asyncio.IncompleteReadError as broken:

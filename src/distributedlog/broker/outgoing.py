@@ -215,6 +215,7 @@ class Outgoing:
 
     def close(self) -> None:
         self._closed = True
+        self._on_warm = None
         self.queued_bytes = 0
         while self._parts:
             part = self._parts.popleft()

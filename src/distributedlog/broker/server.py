@@ -23,6 +23,7 @@ from distributedlog.broker.connection import DRAINED, REFUSED, Connection, Hub
 from distributedlog.broker.dispatch import HANDLERS, Handlers
 from distributedlog.broker.exchange import Desk
 from distributedlog.broker.outgoing import Warmer
+from distributedlog.broker.quotas import ClientQuotas
 from distributedlog.broker.server_metrics import NoMetrics, ServerMetrics
 from distributedlog.broker.services import Services
 from distributedlog.broker.settings import NodeSettings
@@ -32,7 +33,7 @@ from distributedlog.model.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 BACKLOG_MAX: Final = 1024
-ACCEPTS_PER_TURN: Final = 64
+ACCEPTS_PER_TURN: Final = 16
 REST_SECONDS: Final = 0.2
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -48,6 +49,7 @@ class KafkaServer:
         metrics: ServerMetrics | None = None,
         limits: ServerLimits | None = None,
         warmer: Warmer | None = None,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self._listeners: Sequence[Listener] = settings.listeners
         self._loop = loop
@@ -61,7 +63,9 @@ class KafkaServer:
         admission = Admission(limits, loop.call_soon)
         complaints = Complaints(logger, services.clock)
         by_key = (handlers or HANDLERS).by_key
-        desk = Desk(services, by_key, limits, admission, self._metrics, complaints, loop)
+        desk = Desk(
+            services, by_key, limits, admission, self._metrics, complaints, loop, quotas or ClientQuotas()
+        )
         self._hub = Hub(
             loop=loop,
             clock=services.clock,

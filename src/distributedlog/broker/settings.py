@@ -36,6 +36,8 @@ METADATA_DIRECTORY: Final = "__cluster_metadata"
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 ROLES: Final = (BROKER, CONTROLLER)
+ASSIGNORS: Final = ("uniform", "range")
+MIGRATIONS: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 LOG_FORMATS: Final = ("console", "json")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 CLUSTER_ID_LENGTH_MAX: Final = 100
@@ -263,6 +265,27 @@ class NodeSettings:
         3 * SECOND_MS, "group.initial.rebalance.delay.ms", "How long an empty group waits for more members."
     )
     group_members_max: int = _number(10_000, "group.max.size", "Members that one group may have.", low=1)
+    consumer_session_timeout_ms: int = _number(
+        45 * SECOND_MS, "group.consumer.session.timeout.ms",
+        "A member of a consumer group that is silent for this long is out.", low=1,
+    )  # fmt: skip
+    consumer_heartbeat_interval_ms: int = _number(
+        5 * SECOND_MS, "group.consumer.heartbeat.interval.ms",
+        "How often members of consumer groups are told to be heard.", low=1,
+    )  # fmt: skip
+    consumer_members_max: int = _number(
+        10_000, "group.consumer.max.size", "Members that one consumer group may have.", low=1
+    )
+    consumer_assignors: tuple[str, ...] = _declare(
+        ASSIGNORS, "group.consumer.assignors",
+        "How consumer groups are assigned; the first is for members that do not say which.",
+        kind=Kind.LIST, choices=ASSIGNORS,
+    )  # fmt: skip
+    consumer_migration_policy: str = _text(
+        "bidirectional", "group.consumer.migration.policy",
+        "Which way a group with members may move between the classic protocol and the new one.",
+        choices=MIGRATIONS,
+    )  # fmt: skip
 
     socket_request_bytes_max: int = _number(
         100 * MIB, "socket.request.max.bytes", "The largest request that is read.", low=1024
@@ -308,6 +331,14 @@ class NodeSettings:
 
     retention_check_interval_ms: int = _number(
         5 * MINUTE_MS, "log.retention.check.interval.ms", "How often segments that may go are looked for.",
+        low=1, high=INT64_MAX,
+    )  # fmt: skip
+    compaction_enabled: bool = _flag(
+        True, "log.cleaner.enable", "Compact the topics that ask for it; without, their logs only grow."
+    )
+    compaction_interval_ms: int = _number(
+        10 * SECOND_MS, "log.cleaner.backoff.ms",
+        "How often logs that are worth compacting are looked for; one at a time, in a child process.",
         low=1, high=INT64_MAX,
     )  # fmt: skip
     offset_checkpoint_interval_ms: int = _number(
@@ -433,6 +464,10 @@ def _check_times(settings: NodeSettings) -> None:
         )
     if settings.group_session_timeout_ms_min > settings.group_session_timeout_ms_max:
         raise ConfigError("group.min.session.timeout.ms is over group.max.session.timeout.ms")
+    if settings.consumer_heartbeat_interval_ms >= settings.consumer_session_timeout_ms:
+        raise ConfigError(
+            "group.consumer.heartbeat.interval.ms is not below group.consumer.session.timeout.ms"
+        )
     if settings.queued_bytes_per_connection_max > settings.queued_bytes_max:
         raise ConfigError("queued.bytes.per.connection.max is over queued.bytes.max")
 

@@ -2,15 +2,19 @@
 
 | every                                          | what                                                    |
 |------------------------------------------------|---------------------------------------------------------|
-| second                                         | syncs by `flush.ms` and what a full disk held up        |
+| second                                         | syncs by `flush.ms` and what a full disk held up;       |
+|                                                | producers beyond PRODUCERS_MAX are forgotten            |
 | `replica.high.watermark.checkpoint.interval.ms`| high watermarks                                         |
 | `log.flush.offset.checkpoint.interval.ms`      | recovery points, log starts, how far compaction is      |
 | `log.retention.check.interval.ms`              | retention, and producers that are silent                |
-| ten seconds                                    | files deleted a while ago; compaction, one log at a     |
-|                                                | time, in the child process                              |
+| `log.cleaner.backoff.ms`                       | compaction, one log at a time, in the child process,    |
+|                                                | unless `log.cleaner.enable` is off                      |
+| ten seconds                                    | files deleted a while ago                               |
 
 Checkpoints are encoded here and written by the executor.  Work that visits every log, and that may rename,
 delete or sync, is done in slices of some milliseconds; between them the loop serves others.
+
+What was done is counted (`upkeep_metrics`).
 
 What cannot be done now (no room, a damaged log, a child process that was killed) is logged when it begins
 to fail and when the reason changes, and is tried again.
@@ -24,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from distributedlog.broker.raft_driver import Scheduler
 from distributedlog.broker.settings import NodeSettings
+from distributedlog.broker.upkeep_metrics import UpkeepCounts
 from distributedlog.model.config import SECOND_MS
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
@@ -40,6 +45,7 @@ from distributedlog.storage.checkpoints import (
 from distributedlog.storage.compaction import (
     CompactionResult,
     commit_compaction,
+    dirty_ratio,
     plan_compaction,
     run_compaction,
 )
@@ -48,12 +54,18 @@ from distributedlog.storage.retention import enforce_retention
 from distributedlog.storage.store import LOG_START_COPY_FILE
 
 if TYPE_CHECKING:
+    from distributedlog.broker.metrics import Family
     from distributedlog.broker.partitions import PartitionSet
 
 TICK_MS: Final = 1 * SECOND_MS
 SLICE_MS: Final = 5
 DOOMED_INTERVAL_MS: Final = 10 * SECOND_MS
-COMPACTION_INTERVAL_MS: Final = 10 * SECOND_MS
+PRODUCERS_PER_LOG_MAX: Final = 50_000
+"""All of them are written with every new segment, on the loop."""
+PRODUCERS_MAX: Final = 500_000
+"""That all logs together remember, at 0.5 to 1.4 KB each."""
+SHED_PART: Final = 10
+"""A tenth of the bound is made free at once: forgetting sorts all that there are."""
 
 _logger = logging.getLogger("distributedlog.broker")
 
@@ -77,6 +89,7 @@ class Upkeep:
         self._disk = disk
         self._is_running = False
         self._complaints: dict[str, str] = {}
+        self._counts = UpkeepCounts()
         self._compacting: TopicPartition | None = None
         self._to_compact: list[TopicPartition] = []
         self._visiting: set[str] = set()
@@ -91,8 +104,9 @@ class Upkeep:
             (settings.offset_checkpoint_interval_ms, self._checkpoint_offsets),
             (settings.retention_check_interval_ms, self._apply_retention),
             (DOOMED_INTERVAL_MS, self._remove_doomed),
-            (COMPACTION_INTERVAL_MS, self._compact_due),
         ]
+        if settings.compaction_enabled:
+            self._chores.append((settings.compaction_interval_ms, self._compact_due))
         self._done_ms = [0] * len(self._chores)
 
     def _file(self, *names: str) -> OffsetCheckpoint:
@@ -124,13 +138,15 @@ class Upkeep:
                 self._attempt(chore.__name__.strip("_"), chore)
         self._scheduler.call_at(now_ms + TICK_MS, self._tick)
 
-    def _attempt(self, name: str, work: Callable[[], None]) -> None:
+    def _attempt(self, name: str, work: Callable[[], None]) -> bool:
+        """Whether it was done."""
         try:
             work()
         except DlogError as error:
             self._complain(name, error)
-        else:
-            self._complaints.pop(name, None)
+            return False
+        self._complaints.pop(name, None)
+        return True
 
     def _complain(self, name: str, error: BaseException) -> None:
         if self._complaints.get(name) != str(error):
@@ -156,9 +172,24 @@ class Upkeep:
 
     def _keep_up(self) -> None:
         now_ms = self._clock.wall_ms()
+        producers = 0
         for partition in self._partitions:
             partition.keep_up(now_ms)
+            producers += len(partition.log.producers)
         self._partitions.retry_postponed()
+        self._shed_producers(producers)
+
+    def _shed_producers(self, total: int) -> None:
+        """From the logs with most of them: those of others are not forgotten for what is done to these."""
+        if total <= PRODUCERS_PER_LOG_MAX:
+            return
+        fullest = sorted((log.producers for log in self._store.logs.values()), key=len, reverse=True)
+        spare = PRODUCERS_PER_LOG_MAX // SHED_PART
+        for producers in fullest:
+            surplus = max(len(producers) - PRODUCERS_PER_LOG_MAX, total - PRODUCERS_MAX)
+            if surplus <= 0:
+                return
+            total -= producers.shed(surplus + spare)
 
     def _checkpoint_marks(self) -> None:
         marks = {key: log.high_watermark for key, log in self._store.logs.items()}
@@ -248,7 +279,7 @@ class Upkeep:
     # --- retention -----------------------------------------------------------------------------
 
     def _apply_retention(self) -> None:
-        self._visit_logs("apply retention", _apply_retention, self._clock.wall_ms())
+        self._visit_logs("apply retention", self._retain, self._clock.wall_ms())
 
     def _remove_doomed(self) -> None:
         self._visit_logs("remove deleted files", _remove_doomed, self._clock.wall_ms())
@@ -258,13 +289,26 @@ class Upkeep:
         if name in self._visiting:
             return
         self._visiting.add(name)
-        self._in_slices(name, self._visits(name, visit, now_ms), lambda: self._visiting.discard(name))
+        self._in_slices(name, self._visits(name, visit, now_ms), partial(self._visited, name, visit))
 
     def _visits(self, name: str, visit: Callable[[PartitionLog, int], None], now_ms: int) -> Iterator[None]:
         for key, log in list(self._store.logs.items()):
-            if not log.is_closed:
-                self._attempt(f"{name} of {key}", partial(visit, log, now_ms))
+            if (
+                not log.is_closed
+                and not self._attempt(f"{name} of {key}", partial(visit, log, now_ms))
+                and visit == self._retain
+            ):
+                self._counts.retention_failed()
             yield
+
+    def _visited(self, name: str, visit: Callable[[PartitionLog, int], None]) -> None:
+        self._visiting.discard(name)
+        if visit == self._retain:
+            self._counts.retention_ended(self._clock.monotonic_ms())
+
+    def _retain(self, log: PartitionLog, now_ms: int) -> None:
+        log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
+        self._counts.retained(enforce_retention(log, now_ms))
 
     # --- compaction ----------------------------------------------------------------------------
 
@@ -292,30 +336,47 @@ class Upkeep:
         plan = plan_compaction(log, first_dirty, self._clock.wall_ms())
         if plan is not None:
             self._compacting = key
-            self._executor.run_cpu(run_compaction, (plan, self._disk), partial(self._compacted, key, log))
+            done = partial(self._compacted, key, log, self._clock.monotonic_ms())
+            self._executor.run_cpu(run_compaction, (plan, self._disk), done)
 
-    def _compacted(self, key: TopicPartition, log: PartitionLog, outcome: Outcome[CompactionResult]) -> None:
+    def _compacted(
+        self, key: TopicPartition, log: PartitionLog, began_ms: int, outcome: Outcome[CompactionResult]
+    ) -> None:
         self._compacting = None
         if self._is_over or self._store.logs.get(key) is not log:
             return  # what it wrote is removed when the log is opened next, or went with it
         if outcome.error is not None:
             self._complain(f"compact {key}", outcome.error)
-        else:
-            self._attempt(f"compact {key}", partial(self._commit, key, log, outcome.value()))
+            self._counts.compaction_failed()
+        elif not self._attempt(f"compact {key}", partial(self._commit, key, log, began_ms, outcome.value())):
+            self._counts.compaction_failed()
         self._compact_next()
 
-    def _commit(self, key: TopicPartition, log: PartitionLog, result: CompactionResult) -> None:
+    def _commit(
+        self, key: TopicPartition, log: PartitionLog, began_ms: int, result: CompactionResult
+    ) -> None:
         if commit_compaction(log, result, self._clock.wall_ms()):
             self._store.first_dirty_offsets[key] = result.first_dirty_offset
+            self._counts.compacted(result.counts, began_ms, self._clock.monotonic_ms())
+
+    # --- a scrape ------------------------------------------------------------------------------
+
+    def families(self) -> "Iterator[Family]":
+        dirty = self._store.first_dirty_offsets
+        ratios = (
+            dirty_ratio(log, dirty.get(key, log.start_offset))
+            for key, log in self._store.logs.items()
+            if log.config.compacts and not log.is_closed
+        )
+        return self._counts.families(
+            now_ms=self._clock.monotonic_ms(),
+            is_compacting=self._compacting is not None,
+            dirty_ratio=max(ratios, default=0.0),
+        )
 
 
 def _note(points: dict[TopicPartition, int], key: TopicPartition, log: PartitionLog) -> None:
     points[key] = log.checkpoint()
-
-
-def _apply_retention(log: PartitionLog, now_ms: int) -> None:
-    log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
-    enforce_retention(log, now_ms)
 
 
 def _remove_doomed(log: PartitionLog, now_ms: int) -> None:

@@ -8,11 +8,14 @@
     connection   one connection to one broker: handshake, pipelined requests, timeouts
     metadata     a cluster: its connections, its view and when to renew it, retries
     offsets      which offset a place means now
-    admin        topics: list, describe, create, delete; settings and sizes
+    changes      when a change that failed may be tried again
+    *_admin      topics, settings, logs, the cluster, quotas: a module for each family
+    admin        all of administration as one class
     partitioner  which partition a key belongs to                                                  PURE
     accumulator  records into batches, batches into requests; sequences and retries                PURE
     producer     sends what the accumulator says
     fetcher      positions, fetch requests, and records out of the answers                         PURE
+    group_offsets, group_admin, group_lag   groups: where they stand, who is in them, what is left
     consumer     sends what the fetcher says
     blocking     the same for programs without an event loop
 

@@ -13,6 +13,10 @@ keeps them, with its bytes, through all retries: a broker that has it already sa
 for sure took no sequences.  A batch whose fate is unknown may have: then the producer's identity must change
 (`change_identity`), and sequences begin again at 0.
 
+**Cut batches** come in whole and closed (`add_cut`): rows that were encoded without an object for each.  They
+have their place in the same queue and the same life; only one that is too large for a broker can be sent as
+several smaller ones instead (`split`).
+
 **Invariants.**  Batches of a partition are taken in the order of their records.  `buffered_bytes` is the sum
 over what is not gone.  A record is in exactly one batch.  No record's size is past `batch_bytes_max`, unless
 it is alone in its batch.
@@ -20,7 +24,7 @@ it is alone in its batch.
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from distributedlog.model.errors import DlogError, InvalidRecordError, RecordTooLargeError
 from distributedlog.model.ids import TopicPartition
@@ -34,6 +38,9 @@ from distributedlog.records.batch import (
 )
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import DEFAULT_LIMITS, Record, encode_batch
+
+if TYPE_CHECKING:
+    from distributedlog.records.arrow_write import CutBatch
 
 RECORD_OVERHEAD_BYTES: Final = 32
 """More than the lengths, deltas and counts around a record's bytes ever take, but for huge deltas."""
@@ -57,6 +64,8 @@ class Batch:
     partition: TopicPartition
     created_ms: int
     records: list[Record] = field(default_factory=list)
+    cut: "CutBatch | None" = None
+    """Its records where they come as bytes; then `records` stays empty."""
     size_bytes: int = HEADER_BYTES
     """At most what it will have before compression."""
     attempts: int = 0
@@ -70,6 +79,26 @@ class Batch:
     is_doubtful: bool = False
     """A try ended without an answer: it may have been written."""
     token: object = None
+
+    @property
+    def record_count(self) -> int:
+        return len(self.records) if self.cut is None else self.cut.record_count
+
+    def encode(self, codec: Codec) -> bytearray:
+        if self.cut is not None:
+            return self.cut.finish(
+                codec=codec,
+                producer_id=self.identity.producer_id,
+                producer_epoch=self.identity.epoch,
+                base_sequence=self.base_sequence,
+            )
+        return encode_batch(
+            self.records,
+            codec=codec,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.epoch,
+            base_sequence=self.base_sequence,
+        )
 
 
 class _Queue:
@@ -118,7 +147,8 @@ class Accumulator:
             record = record._replace(timestamp_ms=wall_ms)
         queue = self._queues.setdefault(partition, _Queue())
         batch = queue.batches[-1] if queue.batches else None
-        if batch is None or batch.attempts or batch.size_bytes + size > self._batch_bytes_max:
+        is_closed = batch is None or batch.attempts or batch.cut is not None
+        if is_closed or batch is None or batch.size_bytes + size > self._batch_bytes_max:
             batch = Batch(partition, now_ms, due_ms=now_ms + self._linger_ms)
             queue.batches.append(batch)
             self.buffered_bytes += HEADER_BYTES
@@ -126,6 +156,17 @@ class Accumulator:
         batch.size_bytes += size
         self.buffered_bytes += size
         return batch, len(batch.records) - 1
+
+    def add_cut(self, partition: TopicPartition, cut: "CutBatch", now_ms: int) -> Batch:
+        """A batch as it is, behind all that came before; it waits for no other records."""
+        if cut.size_bytes > self._request_bytes_max:
+            raise RecordTooLargeError(
+                f"a batch of {cut.size_bytes} bytes does not fit into a request of {self._request_bytes_max}"
+            )
+        batch = Batch(partition, now_ms, cut=cut, size_bytes=cut.size_bytes, due_ms=now_ms)
+        self._queues.setdefault(partition, _Queue()).batches.append(batch)
+        self.buffered_bytes += batch.size_bytes
+        return batch
 
     # --- out -----------------------------------------------------------------------------------
 
@@ -178,13 +219,7 @@ class Accumulator:
         batch.identity = self.identity
         batch.base_sequence = NO_SEQUENCE if self.identity is NOBODY else queue.next_sequence
         try:
-            batch.encoded = encode_batch(
-                batch.records,
-                codec=self._codec,
-                producer_id=batch.identity.producer_id,
-                producer_epoch=batch.identity.epoch,
-                base_sequence=batch.base_sequence,
-            )
+            batch.encoded = batch.encode(self._codec)
         except DlogError as error:
             batch.flaw = error
 
@@ -193,7 +228,7 @@ class Accumulator:
     def succeed(self, batch: Batch) -> None:
         queue = self._finish(batch)
         if batch.identity is not NOBODY and queue.identity == batch.identity:
-            queue.next_sequence = increment_sequence(batch.base_sequence, len(batch.records))
+            queue.next_sequence = increment_sequence(batch.base_sequence, batch.record_count)
 
     def fail(self, batch: Batch) -> None:
         """It was not written, or nobody knows: then `change_identity` as well."""
@@ -206,6 +241,19 @@ class Accumulator:
         queue.under_way = None
         batch.due_ms = due_ms
         queue.batches.appendleft(batch)
+
+    def split(self, batch: Batch, now_ms: int) -> bool:
+        """Instead of a cut batch that was refused for its size, and so took no sequences, smaller ones are at
+        the head of its queue.  Their token is its own.  False if it cannot be made smaller."""
+        if batch.cut is None or batch.record_count < 2 or batch.is_doubtful:
+            return False
+        queue = self._finish(batch)
+        for cut in reversed(batch.cut.halves()):
+            smaller = Batch(batch.partition, batch.created_ms, cut=cut, size_bytes=cut.size_bytes)
+            smaller.due_ms, smaller.token = now_ms, batch.token
+            queue.batches.appendleft(smaller)
+            self.buffered_bytes += smaller.size_bytes
+        return True
 
     def _finish(self, batch: Batch) -> _Queue:
         queue = self._queues[batch.partition]

@@ -9,9 +9,14 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from distributedlog.client.admin import Admin, ConfigEntry, CreatedTopic, NewTopic, OffsetRange
+from distributedlog.client.admin import Admin, OffsetRange
+from distributedlog.client.cluster_admin import FeaturesView, QuorumView
+from distributedlog.client.config_admin import ConfigEdit, ConfigEntry, ConfigOf
+from distributedlog.client.log_admin import LogDirView, ProducerView
 from distributedlog.client.options import ClientOptions
 from distributedlog.client.places import Isolation, OffsetAt
+from distributedlog.client.quota_admin import QuotaChange, QuotaComponent, QuotaEntity
+from distributedlog.client.topic_admin import CreatedTopic, NewTopic
 from distributedlog.client.view import ClusterView, TopicView
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
@@ -76,3 +81,62 @@ class BlockingAdmin:
 
     def log_sizes(self, topics: Sequence[TopicView]) -> dict[TopicPartition, int] | None:
         return self._run(self._admin.log_sizes(topics))
+
+    def create_partitions(
+        self, counts: Mapping[str, int], *, validate_only: bool = False
+    ) -> dict[str, DlogError | None]:
+        return self._run(self._admin.create_partitions(counts, validate_only=validate_only))
+
+    def elect_leaders(
+        self, partitions: Collection[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, DlogError | None]:
+        return self._run(self._admin.elect_leaders(partitions, unclean=unclean))
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | DlogError]:
+        return self._run(self._admin.delete_records(before))
+
+    def describe_log_dirs(
+        self,
+        node_ids: Collection[int] | None = None,
+        partitions: Collection[TopicPartition] | None = None,
+    ) -> dict[int, tuple[LogDirView, ...] | DlogError]:
+        return self._run(self._admin.describe_log_dirs(node_ids, partitions))
+
+    def describe_producers(self, partition: TopicPartition) -> tuple[ProducerView, ...]:
+        return self._run(self._admin.describe_producers(partition))
+
+    def describe_configs(
+        self, whose: ConfigOf, names: Collection[str] | None = None, *, with_documentation: bool = False
+    ) -> tuple[ConfigEntry, ...] | None:
+        return self._run(self._admin.describe_configs(whose, names, with_documentation=with_documentation))
+
+    def alter_configs(
+        self, changes: Mapping[ConfigOf, Sequence[ConfigEdit]], *, validate_only: bool = False
+    ) -> dict[ConfigOf, DlogError | None]:
+        return self._run(self._admin.alter_configs(changes, validate_only=validate_only))
+
+    def list_config_resources(self, kinds: Collection[int] = ()) -> tuple[ConfigOf, ...]:
+        return self._run(self._admin.list_config_resources(kinds))
+
+    def describe_quorum(self) -> QuorumView:
+        return self._run(self._admin.describe_quorum())
+
+    def describe_features(self) -> FeaturesView:
+        return self._run(self._admin.describe_features())
+
+    def update_features(
+        self, levels: Mapping[str, int], *, allow_downgrade: bool = False, validate_only: bool = False
+    ) -> None:
+        self._run(
+            self._admin.update_features(levels, allow_downgrade=allow_downgrade, validate_only=validate_only)
+        )
+
+    def describe_quotas(
+        self, components: Sequence[QuotaComponent] = (), *, strict: bool = False
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        return self._run(self._admin.describe_quotas(components, strict=strict))
+
+    def alter_quotas(
+        self, changes: Sequence[QuotaChange], *, validate_only: bool = False
+    ) -> dict[QuotaEntity, DlogError | None]:
+        return self._run(self._admin.alter_quotas(changes, validate_only=validate_only))

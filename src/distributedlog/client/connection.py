@@ -231,6 +231,8 @@ class _Wire(asyncio.BufferedProtocol):
         self._reader = FrameReader(frame_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._next_id = 0
+        self._muted_until_s = 0.0
+        """The broker reads nothing from us before this: we have used more than our quota."""
         self._resumed: asyncio.Future[None] | None = None
 
     # --- out -----------------------------------------------------------------------------------
@@ -263,6 +265,13 @@ class _Wire(asyncio.BufferedProtocol):
             raise self.failure
 
     def _time_out(self, future: "asyncio.Future[Any]", request: Message, timeout_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        muted_s = self._muted_until_s - loop.time()
+        if muted_s > 0:  # it has not been looked at yet, and that is no fault of the broker's
+            loop.call_later(muted_s + timeout_ms / 1000, self._time_out, future, request, timeout_ms)
+            return
+        if all(each.future is not future for each in self.open):
+            return  # it was answered after such a delay
         name = ApiKey(request.api_key).name
         late = RequestTimedOutError(f"{self.label} did not answer {name} within {timeout_ms} ms")
         if not future.done():
@@ -314,6 +323,10 @@ class _Wire(asyncio.BufferedProtocol):
             if not waiting.future.done():
                 waiting.future.set_exception(error)
             raise
+        throttle_ms = getattr(answer, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            until_s = asyncio.get_running_loop().time() + throttle_ms / 1000
+            self._muted_until_s = max(self._muted_until_s, until_s)
         if not waiting.future.done():
             waiting.future.set_result(answer)
 

@@ -76,6 +76,10 @@ class Consumer:
         self._fetcher.assign(offsets)
         return offsets
 
+    def begin_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """As `assign`, for whoever knows the offsets already."""
+        self._fetcher.assign(offsets)
+
     def drop(self, partition: TopicPartition) -> None:
         self._fetcher.drop(partition)
         self._troubles.pop(partition, None)

@@ -177,7 +177,7 @@ def records_of(
 
     An unsound batch ends the run; it is an error only if it is the first, so that what is before it is read.
     """
-    filtering = _AbortedFilter(aborted)
+    filtering = AbortedFilter(aborted)
     records: list[Record] = []
     next_offset = offset
     at = 0
@@ -208,7 +208,7 @@ def _records_from(data: Buffer, at: int, header: BatchHeader, offset: int) -> li
     return found if header.base_offset >= offset else [each for each in found if each.offset >= offset]
 
 
-class _AbortedFilter:
+class AbortedFilter:
     """Knows which producers are in an aborted transaction where the reader is."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:

@@ -259,4 +259,6 @@ class Cluster:
             await asyncio.sleep(pause_ms / 1000)
 
     def _was_never_reached(self, error: DlogError) -> bool:
-        return isinstance(error, BrokerUnreachableError) and not self.view.brokers
+        """A wrong address is told at once, unless somebody has said that the cluster may yet come."""
+        is_first = not self.view.brokers and not self.options.waits_for_first_contact
+        return isinstance(error, BrokerUnreachableError) and is_first

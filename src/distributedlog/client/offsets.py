@@ -6,7 +6,7 @@ then means the end.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from distributedlog.client.errors import as_error_code, error_from, is_retriable
@@ -40,6 +40,8 @@ async def list_offsets(
     cluster: Cluster,
     wanted: Mapping[TopicPartition, int],
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    *,
+    is_worth_waiting: Callable[[DlogError], bool] = is_retriable,
 ) -> dict[TopicPartition, OffsetAt]:
     """For each partition the offset at a timestamp, or at one of the special ones above."""
     found: dict[TopicPartition, OffsetAt] = {}
@@ -63,7 +65,7 @@ async def list_offsets(
         if failures:
             raise next((each for each in failures if not _may_pass(each)), failures[0])
 
-    await cluster.retrying(attempt)
+    await cluster.retrying(attempt, is_worth_waiting=is_worth_waiting)
     return found
 
 

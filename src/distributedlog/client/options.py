@@ -27,6 +27,8 @@ class ClientOptions:
     retry_pause_ms_max: int = 1_000
     metadata_age_ms_max: int = 300_000
     frame_bytes_max: int = 100 * MIB
+    waits_for_first_contact: bool = False
+    """Whether a cluster that was never reached is waited for like one that is gone for a while."""
 
     def __post_init__(self) -> None:
         for name in (

@@ -9,6 +9,7 @@ a slow broker holds up only its own partitions.  A partition has one batch under
 | retriable, and the batch is not too old  | the same bytes again after a pause                             |
 | other                                    | failed; if it may have been written after all, or the broker   |
 |                                          | does not know the producer, under another identity from then on|
+| too large, of several rows (`send_cut`)  | the same rows in smaller batches                               |
 
 With `acks` all and a broker that can, the producer is idempotent: retries write nothing twice, and in order.
 After a batch has failed the following ones are still sent: a caller that must not have gaps stops sending.
@@ -21,7 +22,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from distributedlog.client.accumulator import NOBODY, Accumulator, Batch, Identity, estimated_bytes
 from distributedlog.client.errors import (
@@ -36,7 +37,13 @@ from distributedlog.client.metadata import Cluster
 from distributedlog.client.options import MIB
 from distributedlog.client.partitioner import StickyChoice, partition_of
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import ConfigError, ConnectionLostError, DlogError, UnknownTopicError
+from distributedlog.model.errors import (
+    ConfigError,
+    ConnectionLostError,
+    DlogError,
+    RecordTooLargeError,
+    UnknownTopicError,
+)
 from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
 from distributedlog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from distributedlog.protocol.messages.produce import (
@@ -48,6 +55,9 @@ from distributedlog.protocol.messages.produce import (
 )
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import Record
+
+if TYPE_CHECKING:
+    from distributedlog.records.arrow_write import CutBatch
 
 ACKS_ALL: Final = -1
 NAMED_VERSION_MAX: Final = 12
@@ -178,11 +188,24 @@ class Producer:
         batch, index = self._accumulator.add(place, record, clock.monotonic_ms(), clock.wall_ms())
         if index == 0:
             batch.token = asyncio.get_running_loop().create_future()
-            if self._sender is None:
-                self._sender = asyncio.create_task(self._send_forever())
-            self._changed.set()
-            await asyncio.sleep(0)  # the sender gets its turn also under a caller that never waits
+            await self._wake_sender()
         return Delivery(_ended(batch), index)
+
+    async def send_cut(self, partition: TopicPartition, cut: "CutBatch") -> None:
+        """Takes a batch of rows for a partition of a topic that is known; waits only for room.
+
+        How it ended is told to `on_batch` alone, in several reports if the broker takes only smaller ones.
+        """
+        while self._accumulator.buffered_bytes >= self.options.buffer_bytes_max:
+            await self._wait_freed()
+        self._accumulator.add_cut(partition, cut, self._cluster.clock.monotonic_ms())
+        await self._wake_sender()
+
+    async def _wake_sender(self) -> None:
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send_forever())
+        self._changed.set()
+        await asyncio.sleep(0)  # the sender gets its turn also under a caller that never waits
 
     async def flush(self) -> None:
         """Waits until everything that was sent is delivered or has failed."""
@@ -377,6 +400,9 @@ class Producer:
         due_ms = now_ms + self._cluster.pause_ms(batch.attempts)
         if is_stale_view(error):
             self._cluster.mark_stale()
+        if isinstance(error, RecordTooLargeError) and self._accumulator.split(batch, now_ms):
+            self._changed.set()
+            return
         if is_retriable(error) and due_ms < batch.created_ms + self.options.delivery_timeout_ms:
             self._accumulator.retry(batch, due_ms)
             self._changed.set()
@@ -399,10 +425,11 @@ class Producer:
     def _report(
         self, batch: Batch, error: DlogError | None, base_offset: int = -1, append_time_ms: int = -1
     ) -> None:
-        report = BatchReport(batch.partition, len(batch.records), base_offset, append_time_ms, error)
-        ended = _ended(batch)
-        if not ended.done():
-            ended.set_result(report)
+        report = BatchReport(batch.partition, batch.record_count, base_offset, append_time_ms, error)
+        if batch.cut is None:
+            ended = _ended(batch)
+            if not ended.done():
+                ended.set_result(report)
         self._freed.set()
         if self._on_batch is not None:
             self._on_batch(report)

@@ -5,6 +5,7 @@
     bundles         one entry of the log: records in bytes
     persistent_map  maps that share what did not change
     image           the truth itself, immutable, and how a record changes it
+    quotas          of clients: whose, and which changes are allowed
     deltas          what differs between two images
     snapshots       an image in bytes
     placement       which brokers get a new partition
@@ -17,6 +18,6 @@
     requests        what can be asked, and the answers
     machine         all of it as one `Machine`
 
-Each imports only from above it.  Brokers use the first seven: they replay what is committed and act on the
+Each imports only from above it.  Brokers use the first eight: they replay what is committed and act on the
 delta.  Only the active controller runs the machine.
 """

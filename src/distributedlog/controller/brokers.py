@@ -23,7 +23,7 @@ A controller that was itself stopped for a while gives all a full session timeou
 lie unread.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -117,6 +117,10 @@ class Session:
     metadata_offset: int = -1
     shutdown_offset: int | None = None
     """Everyone must have replayed this far before the broker may go."""
+    log_end_offset: int = -1
+    """The end of the log when it was last heard."""
+    caught_up_ms: int = -1
+    """When it last had all that there was; only told, nothing follows from it."""
 
 
 class Sessions:
@@ -133,12 +137,28 @@ class Sessions:
             shutdown_offset = next_offset if broker.in_controlled_shutdown else None
             self._of[broker_id] = Session(now_ms, False, shutdown_offset=shutdown_offset)
 
+    def note_progress(self, broker_id: int, now_ms: int, metadata_offset: int, next_offset: int) -> None:
+        """How far it is, told in a heartbeat.  Who has by now what there was when it was last heard had all
+        of it then: where much is written nobody is ever up to the very end."""
+        session = self._of.setdefault(broker_id, Session(now_ms, True))
+        if metadata_offset + 1 >= next_offset:
+            session.caught_up_ms = now_ms
+        elif metadata_offset + 1 >= session.log_end_offset >= 0:
+            session.caught_up_ms = max(session.caught_up_ms, session.last_contact_ms)
+        session.log_end_offset = next_offset
+
     def touch(self, broker_id: int, now_ms: int, metadata_offset: int = -1) -> Session:
         session = self._of.setdefault(broker_id, Session(now_ms, True))
         session.last_contact_ms = max(session.last_contact_ms, now_ms)
         session.heard = True
         session.metadata_offset = max(session.metadata_offset, metadata_offset)
         return session
+
+    def heard(self) -> Iterator[tuple[int, Session]]:
+        """Those that this controller has heard, by id."""
+        return (
+            (broker_id, self._of[broker_id]) for broker_id in sorted(self._of) if self._of[broker_id].heard
+        )
 
     def begin(self, broker_id: int, now_ms: int) -> None:
         """Of a new incarnation."""
@@ -280,6 +300,7 @@ def heartbeat(
     next_offset: int,
 ) -> tuple[list[Message], HeartbeatReply]:
     broker = check_epoch(image, request.broker_id, request.broker_epoch)
+    sessions.note_progress(request.broker_id, now_ms, request.metadata_offset, next_offset)
     session = sessions.touch(request.broker_id, now_ms, request.metadata_offset)
     is_caught_up = request.metadata_offset >= broker.epoch
     before = state_of(broker)
@@ -373,5 +394,5 @@ def unregister(image: MetadataImage, config: ControllerConfig, broker_id: int) -
     ]
 
 
-def supports_level(broker: Broker, level: int) -> bool:
-    return any(each.name == METADATA_FEATURE and each.low <= level <= each.high for each in broker.features)
+def supports_level(broker: Broker, level: int, name: str = METADATA_FEATURE) -> bool:
+    return any(each.name == name and each.low <= level <= each.high for each in broker.features)

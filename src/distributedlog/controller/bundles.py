@@ -10,7 +10,13 @@ are.  Counts and sizes are compared with what is left, and with the limits, befo
 from collections.abc import Sequence
 from typing import Final
 
-from distributedlog.controller.records import RECORD_IDS, RECORDS, ConfigChanged, Versioned
+from distributedlog.controller.records import (
+    RECORD_IDS,
+    RECORDS,
+    ClientQuotaChanged,
+    ConfigChanged,
+    Versioned,
+)
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.config import MIB
 from distributedlog.model.errors import MalformedMessageError, PolicyViolationError, UnsupportedVersionError
@@ -53,11 +59,13 @@ def check_fits(records: Sequence[Versioned]) -> None:
 
 
 def _text_length(records: Sequence[Versioned]) -> int:
-    return sum(
-        len(message.resource_name) + len(message.name) + len(message.value or "")
-        for message, _ in records
-        if isinstance(message, ConfigChanged)
-    )
+    length = 0
+    for message, _ in records:
+        if isinstance(message, ConfigChanged):
+            length += len(message.resource_name) + len(message.name) + len(message.value or "")
+        elif isinstance(message, ClientQuotaChanged):
+            length += sum(len(each.entity_name or "") for each in message.entity)
+    return length
 
 
 def decode_bundle(data: Buffer) -> list[Versioned]:

@@ -47,6 +47,8 @@ class ControllerConfig:
     """The highest level that this process reads and writes."""
     bootstrap_level: int = LEVEL_MAX
     """Of a cluster that this controller is the first of."""
+    bootstrap_group_level: int = 0
+    """Likewise, of the feature `group.version`."""
     session_timeout_ms: int = 9 * SECOND_MS
     data_loop_lag_ms_max: int = 6 * SECOND_MS
     """A broker whose data loop lags more is as good as silent."""

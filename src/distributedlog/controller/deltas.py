@@ -7,7 +7,16 @@ was deleted and created again under its name is another topic: its old id is rem
 from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
-from distributedlog.controller.image import Broker, ConfigResource, MetadataImage, Partition, Settings, Topic
+from distributedlog.controller.image import (
+    Broker,
+    ConfigResource,
+    MetadataImage,
+    Partition,
+    QuotaEntity,
+    Quotas,
+    Settings,
+    Topic,
+)
 from distributedlog.controller.persistent_map import Change, PersistentMap, changes
 from distributedlog.model.ids import Uuid
 
@@ -40,6 +49,7 @@ class ImageDelta(NamedTuple):
     brokers: tuple[Change[int, Broker], ...]
     configs: tuple[Change[ConfigResource, Settings], ...]
     features: tuple[Change[str, int], ...]
+    quotas: tuple[Change[QuotaEntity, Quotas], ...]
     scalars: Scalars
     """Of the newer image, changed or not."""
 
@@ -62,6 +72,7 @@ class ImageDelta(NamedTuple):
             topics,
             topic_ids,
             _edited(old.configs, self.configs),
+            _edited(old.quotas, self.quotas),
         )
 
 
@@ -83,6 +94,7 @@ def diff(old: MetadataImage, new: MetadataImage) -> ImageDelta:
         tuple(changes(old.brokers, new.brokers)),
         tuple(changes(old.configs, new.configs)),
         tuple(changes(old.features, new.features)),
+        tuple(changes(old.quotas, new.quotas)),
         Scalars(new.offset, new.epoch, new.controller_id, new.cluster_id, new.next_producer_id),
     )
 

@@ -9,6 +9,7 @@ until an operator raises the level.
 |-------|-----------------------------------------------------------------------------------------------|
 | 1     | RegisterBroker 1, PartitionCreated 0, PartitionChanged 0: an ISR keeps its last member        |
 | 2     | RegisterBroker 3, PartitionCreated 2, PartitionChanged 2: eligible leader replicas, disk ids  |
+| 3     | ClientQuotaChanged 0: quotas                                                                  |
 
 The record that raises the level stands in the log before the first that needs it.  If it does not commit,
 neither does anything behind it; so no reader ever meets a record above a level that is committed.  A reader
@@ -16,13 +17,18 @@ that meets a level, a version or a kind beyond what it knows raises UnsupportedV
 further: guessing would make its image differ from everyone else's.
 
 There is no way down: a lower level could not hold what a higher one wrote.
+
+The feature `group.version` is Kafka's, and says nothing about records of metadata: at level 1 coordinators
+serve consumer groups (KIP-848), at level 0, where a cluster of earlier software is, they refuse.  New ones
+begin at 1; others are raised by an operator, once every broker knows it, in the same way.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from distributedlog.controller.records import (
     BrokerRegistrationChange,
+    ClientQuotaChanged,
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
@@ -41,9 +47,18 @@ from distributedlog.model.errors import UnsupportedVersionError
 from distributedlog.protocol.schema import Message
 
 METADATA_FEATURE: Final = "dlog.metadata.version"
+GROUP_FEATURE: Final = "group.version"
+GROUP_LEVEL_CONSUMER: Final = 1
 LEVEL_MIN: Final = 1
 LEVEL_ELIGIBLE_LEADERS: Final = 2
-LEVEL_MAX: Final = 2
+LEVEL_QUOTAS: Final = 3
+LEVEL_MAX: Final = 3
+
+FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_FEATURE: (LEVEL_MIN, LEVEL_MAX),
+    GROUP_FEATURE: (0, GROUP_LEVEL_CONSUMER),
+}
+"""The levels that this version knows: a broker registers with these."""
 
 _ALWAYS: Final[Mapping[type[Message], int]] = {
     BrokerRegistrationChange: 1,
@@ -57,10 +72,23 @@ _ALWAYS: Final[Mapping[type[Message], int]] = {
     TopicRemoved: 0,
     UnregisterBroker: 0,
 }
+_ELIGIBLE: Final[Mapping[type[Message], int]] = {
+    **_ALWAYS,
+    RegisterBroker: 3,
+    PartitionCreated: 2,
+    PartitionChanged: 2,
+}
 LEVELS: Final[Mapping[int, Mapping[type[Message], int]]] = {
     1: {**_ALWAYS, RegisterBroker: 1, PartitionCreated: 0, PartitionChanged: 0},
-    2: {**_ALWAYS, RegisterBroker: 3, PartitionCreated: 2, PartitionChanged: 2},
+    2: _ELIGIBLE,
+    3: {**_ELIGIBLE, ClientQuotaChanged: 0},
 }
+
+
+class SupportsGet(Protocol):
+    """The levels of a cluster, by feature."""
+
+    def get(self, key: str, default: int, /) -> int: ...
 
 
 def versioned(records: Iterable[Message], level: int) -> list[Versioned]:
@@ -73,9 +101,17 @@ def has_eligible_leaders(level: int) -> bool:
     return level >= LEVEL_ELIGIBLE_LEADERS
 
 
+def has_quotas(level: int) -> bool:
+    return level >= LEVEL_QUOTAS
+
+
+def has_consumer_groups(features: SupportsGet) -> bool:
+    return features.get(GROUP_FEATURE, 0) >= GROUP_LEVEL_CONSUMER
+
+
 def check_level_known(name: str, level: int, level_max: int) -> None:
     """A log of a level beyond ours cannot be read: saying so is all that is left."""
-    known_max = level_max if name == METADATA_FEATURE else 0
+    known_max = level_max if name == METADATA_FEATURE else FEATURES.get(name, (0, 0))[1]
     if level > known_max:
         raise UnsupportedVersionError(
             f"the cluster is at level {level} of {name}; this version knows up to {known_max}: "

@@ -6,10 +6,12 @@ touch, so a change among 10,000 partitions costs microseconds, and any number of
     MetadataImage
       brokers    id -> Broker                 topics     topic id -> Topic -> partition id -> Partition
       topic_ids  name -> topic id             configs    (kind, name) -> name -> value
-      features   name -> level                next_producer_id, cluster_id, controller_id, epoch, offset
+      features   name -> level                quotas     (type, name) each -> key -> limit
+      next_producer_id, cluster_id, controller_id, epoch, offset
 
-Invariants: `topic_ids` and `topics` name each other; a resource without settings is not in `configs`; what
-two images say is equal if they were made of the same records, however these were bundled.
+Invariants: `topic_ids` and `topics` name each other; a resource without settings is not in `configs`, an
+entity without limits not in `quotas`; what two images say is equal if they were made of the same records,
+however these were bundled.
 
 A record that cannot follow (a partition of no topic, an epoch that was overtaken) means that the log is not
 what a controller wrote: ConsensusError, and the old image stands.
@@ -29,6 +31,7 @@ from distributedlog.controller.records import (
     RECOVERED,
     UNFENCE,
     BrokerRegistrationChange,
+    ClientQuotaChanged,
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
@@ -118,6 +121,10 @@ class Topic(NamedTuple):
 
 Settings = PersistentMap[str, str]
 NO_SETTINGS: Final[Settings] = PersistentMap()
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Whom a quota is for: type and name of each part, sorted; the name None is the default of that type."""
+Quotas = PersistentMap[str, float]
+NO_QUOTAS: Final[Quotas] = PersistentMap()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +140,7 @@ class MetadataImage:
     topics: PersistentMap[Uuid, Topic] = field(default_factory=PersistentMap)
     topic_ids: PersistentMap[str, Uuid] = field(default_factory=PersistentMap)
     configs: PersistentMap[ConfigResource, Settings] = field(default_factory=PersistentMap)
+    quotas: PersistentMap[QuotaEntity, Quotas] = field(default_factory=PersistentMap)
 
     @property
     def level(self) -> int:
@@ -179,6 +187,7 @@ class _Successor:
         self.topics = image.topics
         self.topic_ids = image.topic_ids
         self.configs = image.configs
+        self.quotas = image.quotas
 
     def image(self, offset: int) -> MetadataImage:
         return MetadataImage(
@@ -192,6 +201,7 @@ class _Successor:
             self.topics,
             self.topic_ids,
             self.configs,
+            self.quotas,
         )
 
     def topic(self, topic_id: Uuid) -> Topic:
@@ -330,6 +340,14 @@ def _config_changed(to: _Successor, record: ConfigChanged) -> None:
     to.configs = to.configs.set(resource, after) if after else to.configs.delete(resource)
 
 
+def _client_quota_changed(to: _Successor, record: ClientQuotaChanged) -> None:
+    parts = ((each.entity_type, each.entity_name) for each in record.entity)
+    entity = tuple(sorted(parts, key=lambda part: part[0]))
+    before = to.quotas.get(entity, NO_QUOTAS)
+    after = before.delete(record.key) if record.remove else before.set(record.key, record.value)
+    to.quotas = to.quotas.set(entity, after) if after else to.quotas.delete(entity)
+
+
 def _producer_ids_taken(to: _Successor, record: ProducerIdsTaken) -> None:
     if record.next_producer_id <= to.next_producer_id:
         raise ConsensusError(f"producer ids below {to.next_producer_id} were given out already")
@@ -349,6 +367,7 @@ _APPLY: Final[Mapping[type[Message], Callable[[_Successor, Any], None]]] = {
     PartitionCreated: _partition_created,
     PartitionChanged: _partition_changed,
     ConfigChanged: _config_changed,
+    ClientQuotaChanged: _client_quota_changed,
     FeatureLevelSet: _feature_level_set,
     ProducerIdsTaken: _producer_ids_taken,
     NoOp: _no_op,

@@ -12,29 +12,34 @@ The first entry of each controller says who it is.  The first of a new cluster s
 and nothing may stand before it.  The machine asks for no effects: brokers act on the log itself.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from distributedlog.controller import brokers, partitions, producer_ids, topics
-from distributedlog.controller.brokers import Sessions, supports_level
+from distributedlog.controller.brokers import Session, Sessions, supports_level
 from distributedlog.controller.bundles import check_fits
 from distributedlog.controller.configs import ControllerConfig
 from distributedlog.controller.elections import is_leaderless, sweep
-from distributedlog.controller.features import LEVEL_MIN, METADATA_FEATURE, versioned
+from distributedlog.controller.features import FEATURES, GROUP_FEATURE, METADATA_FEATURE, versioned
 from distributedlog.controller.image import NO_OFFSET, MetadataImage
 from distributedlog.controller.placement import Chance
+from distributedlog.controller.quotas import ENTITIES_MAX, edit_quotas, entity_of
 from distributedlog.controller.records import ClusterCreated, ControllerElected, FeatureLevelSet, Versioned
 from distributedlog.controller.requests import (
     AllocateProducerIdsRequest,
     AlterConfigsRequest,
     AlterPartitionsRequest,
+    AlterQuotasRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeQuorumRequest,
     ElectLeadersRequest,
     FeaturesReply,
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
     Outcome,
+    QuotasReply,
     ReadImageRequest,
     RegisterBrokerReply,
     RegisterBrokerRequest,
@@ -51,6 +56,7 @@ from distributedlog.model.errors import (
     DlogError,
     InvalidRequestError,
     InvalidUpdateVersionError,
+    PolicyViolationError,
 )
 from distributedlog.protocol.schema import Message
 from distributedlog.statemachine import Context, Result
@@ -89,9 +95,12 @@ class ControllerMachine:
         elected = ControllerElected(controller_id=self.config.controller_id, epoch=context.epoch)
         if not self.image.cluster_id:
             level = self.config.bootstrap_level
-            first = FeatureLevelSet(name=METADATA_FEATURE, feature_level=level)
-            cluster = ClusterCreated(cluster_id=self.config.cluster_id)
-            return Result(None, versioned([first, cluster, elected], level))
+            first: list[Message] = [FeatureLevelSet(name=METADATA_FEATURE, feature_level=level)]
+            if self.config.bootstrap_group_level:
+                group_level = self.config.bootstrap_group_level
+                first.append(FeatureLevelSet(name=GROUP_FEATURE, feature_level=group_level))
+            first.append(ClusterCreated(cluster_id=self.config.cluster_id))
+            return Result(None, versioned([*first, elected], level))
         if self.image.cluster_id != self.config.cluster_id:
             raise ConsensusError(
                 f"the log is of the cluster {self.image.cluster_id}, this node of {self.config.cluster_id}"
@@ -116,6 +125,10 @@ class ControllerMachine:
         pause_ms = BALANCE_AGAIN_MS if len(balanced) >= limit else self.config.leader_balance_interval_ms
         self._balance_ms = context.now_ms + pause_ms
         return Result(None, self._at_level(list(balanced)))
+
+    def heard(self) -> Iterator[tuple[int, Session]]:
+        """The brokers that were heard by this controller, by id, and when and how far."""
+        return self._sessions.heard()
 
     def snapshot(self) -> bytes:
         return encode_snapshot(self.image)
@@ -153,6 +166,10 @@ class ControllerMachine:
                 return producer_ids.allocate(image, request)
             case UpdateFeaturesRequest():
                 return self._update_features(request)
+            case AlterQuotasRequest():
+                return self._alter_quotas(request)
+            case DescribeQuorumRequest():
+                raise InvalidRequestError("who keeps the log is not known to what the log makes")
             case ReadImageRequest():
                 return [], image
             case _:
@@ -177,6 +194,28 @@ class ControllerMachine:
             case AlterConfigsRequest() | IncrementalAlterConfigsRequest():
                 return topics.alter_configs(self.image, self.config, request, context.next_offset)
 
+    def _alter_quotas(self, request: AlterQuotasRequest) -> Handled:
+        topics.check_batch_size(self.config, request.entities)
+        counts = Counter(frozenset(entity) for entity, _ in request.entities)
+        records: list[Message] = []
+        outcomes = []
+        added = 0
+        for given, edits in request.entities:
+            try:
+                if counts[frozenset(given)] > 1:
+                    raise InvalidRequestError("the entity is in the request more than once")
+                entity = entity_of(given)
+                made = edit_quotas(self.image, entity, edits)
+                added += bool(made) and entity not in self.image.quotas
+                if len(self.image.quotas) + added > ENTITIES_MAX:
+                    raise PolicyViolationError(f"{ENTITIES_MAX} users and client ids have quotas already")
+            except DlogError as error:
+                outcomes.append((given, failure(error)))
+                continue
+            records += made
+            outcomes.append((given, Outcome()))
+        return ([] if request.validate_only else records), QuotasReply(tuple(outcomes))
+
     def _update_features(self, request: UpdateFeaturesRequest) -> Handled:
         topics.check_batch_size(self.config, request.levels)
         names = [name for name, _ in request.levels]
@@ -191,21 +230,28 @@ class ControllerMachine:
                 outcomes.append((name, failure(error)))
                 continue
             outcomes.append((name, Outcome()))
-            if level != self.image.level:
+            if level != self._level_of(name):
                 records.append(FeatureLevelSet(name=name, feature_level=level))
         return ([] if request.validate_only else records), FeaturesReply(tuple(outcomes))
 
+    def _level_of(self, name: str) -> int:
+        return self.image.level if name == METADATA_FEATURE else self.image.features.get(name, 0)
+
     def _check_level(self, name: str, level: int) -> None:
-        if name != METADATA_FEATURE:
+        if name not in FEATURES:
             raise InvalidUpdateVersionError(f"there is no feature {name!r}")
-        if not LEVEL_MIN <= level <= self.config.level_max:
-            raise InvalidUpdateVersionError(
-                f"this controller knows the levels {LEVEL_MIN} to {self.config.level_max}, not {level}"
-            )
-        if level < self.image.level:
-            raise InvalidUpdateVersionError(f"from level {self.image.level} there is no way down to {level}")
+        low, high = FEATURES[name]
+        if name == METADATA_FEATURE:
+            high = self.config.level_max
+        if not low <= level <= high:
+            raise InvalidUpdateVersionError(f"this controller knows the levels {low} to {high}, not {level}")
+        now = self._level_of(name)
+        if level < now:
+            raise InvalidUpdateVersionError(f"from level {now} there is no way down to {level}")
         behind = sorted(
-            broker.broker_id for broker in self.image.brokers.values() if not supports_level(broker, level)
+            broker.broker_id
+            for broker in self.image.brokers.values()
+            if level != now and not supports_level(broker, level, name)
         )
         if behind:
             raise InvalidUpdateVersionError(

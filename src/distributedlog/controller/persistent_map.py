@@ -40,6 +40,8 @@ def hash32(key: object) -> int:
         return crc32(key.encode("utf-8", "surrogatepass"))
     if isinstance(key, bytes):
         return crc32(key)
+    if key is None:  # a part that is left out
+        return HASH_MASK
     if isinstance(key, tuple):
         folded = 0
         for part in key:

@@ -13,14 +13,15 @@ are flexible, so a field can be added as a tagged one.
 | 5   | PartitionChanged         | 0, 2     | what of a partition changed                                  |
 | 9   | TopicRemoved             | 0        | the topic, its partitions and its settings are gone          |
 | 12  | FeatureLevelSet          | 0        | from here on, records of this level may follow               |
+| 14  | ClientQuotaChanged       | 0        | one limit of a user, a client id or both; or its removal     |
 | 15  | ProducerIdsTaken         | 0        | ids below this are given out                                 |
 | 17  | BrokerRegistrationChange | 1        | fenced, unfenced, or in controlled shutdown                  |
 | 20  | NoOp                     | 0        | nothing                                                      |
 | 100 | ClusterCreated           | 0        | the cluster's id; ours                                       |
 | 101 | ControllerElected        | 0        | who is in charge from here on, and its epoch; ours           |
 
-Kept free, for what they are in Kafka: 11 and 22 (users), 14 (quotas), 18 and 19 (access control).  Versions
-between those named can be read; no level writes them.
+Kept free, for what they are in Kafka: 11 and 22 (users), 18 and 19 (access control).  Versions between those
+named can be read; no level writes them.
 
 Epochs.  A PartitionChanged raises the partition epoch by one, always; the leader epoch by one if it names a
 leader, even the same one, or none (-1).
@@ -32,6 +33,7 @@ from typing import Final, NamedTuple
 from distributedlog.model.ids import Uuid
 from distributedlog.protocol.kinds import (
     BOOL,
+    FLOAT64,
     INT8,
     INT16,
     INT32,
@@ -52,7 +54,7 @@ NO_RECOVERY_CHANGE: Final = -1
 FENCE: Final = 1
 UNFENCE: Final = -1
 
-RESERVED_IDS: Final = frozenset({11, 14, 18, 19, 22})
+RESERVED_IDS: Final = frozenset({11, 18, 19, 22})
 
 
 class BrokerEndpoint(Struct):
@@ -153,6 +155,19 @@ class FeatureLevelSet(Message, versions=(0, 0), flexible_since=0):
     feature_level: int = field(INT16)
 
 
+class QuotaEntityPart(Struct):
+    entity_type: str = field(STRING)
+    entity_name: str | None = field(nullable(STRING))
+    """None: the default of all that have none of their own."""
+
+
+class ClientQuotaChanged(Message, versions=(0, 0), flexible_since=0):
+    entity: list[QuotaEntityPart] = field(array(QuotaEntityPart))
+    key: str = field(STRING)
+    value: float = field(FLOAT64)
+    remove: bool = field(BOOL)
+
+
 class ProducerIdsTaken(Message, versions=(0, 0), flexible_since=0):
     broker_id: int = field(INT32)
     broker_epoch: int = field(INT64, default=-1)
@@ -181,6 +196,7 @@ RECORDS: Final[Mapping[int, type[Message]]] = {
     5: PartitionChanged,
     9: TopicRemoved,
     12: FeatureLevelSet,
+    14: ClientQuotaChanged,
     15: ProducerIdsTaken,
     17: BrokerRegistrationChange,
     20: NoOp,

@@ -10,7 +10,14 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from distributedlog.controller.configs import ConfigEdit
-from distributedlog.controller.image import ConfigResource, Endpoint, MetadataImage, SupportedLevels
+from distributedlog.controller.image import (
+    ConfigResource,
+    Endpoint,
+    MetadataImage,
+    QuotaEntity,
+    SupportedLevels,
+)
+from distributedlog.controller.quotas import QuotaEdit
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
@@ -219,6 +226,48 @@ class FeaturesReply(NamedTuple):
     features: tuple[tuple[str, Outcome], ...]
 
 
+# --- quotas ------------------------------------------------------------------------------------
+
+
+class AlterQuotasRequest(NamedTuple):
+    entities: tuple[tuple[QuotaEntity, tuple[QuotaEdit, ...]], ...]
+    """Each with parts in any order; what is wrong with them is told in its outcome."""
+    validate_only: bool = False
+
+
+class QuotasReply(NamedTuple):
+    entities: tuple[tuple[QuotaEntity, Outcome], ...]
+    """In the order of the request, with their parts as they came."""
+
+
+# --- the quorum --------------------------------------------------------------------------------
+
+
+class DescribeQuorumRequest(NamedTuple):
+    """Who keeps the metadata log, and how far.  The leader's consensus answers, not the machine."""
+
+
+class ReplicaProgress(NamedTuple):
+    node_id: int
+    log_end_offset: int
+    """-1: unknown."""
+    heard_ms: int = -1
+    """When it was last heard of, by the wall clock; -1: not by this leader."""
+    caught_up_ms: int = -1
+    """When it last had all that the leader had; -1: not under this leader."""
+
+
+class QuorumReply(NamedTuple):
+    leader_id: int
+    term: int
+    high_watermark: int
+    voters: tuple[ReplicaProgress, ...]
+    observers: tuple[ReplicaProgress, ...]
+
+
+# --- the whole ---------------------------------------------------------------------------------
+
+
 class ReadImageRequest(NamedTuple):
     """The whole truth, once it is committed."""
 
@@ -236,6 +285,8 @@ Request = (
     | ElectLeadersRequest
     | AllocateProducerIdsRequest
     | UpdateFeaturesRequest
+    | AlterQuotasRequest
+    | DescribeQuorumRequest
     | ReadImageRequest
 )
 Response = (
@@ -247,6 +298,8 @@ Response = (
     | ElectLeadersReply
     | ProducerIdBlock
     | FeaturesReply
+    | QuotasReply
+    | QuorumReply
     | MetadataImage
     | None
 )

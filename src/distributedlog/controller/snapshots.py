@@ -17,6 +17,7 @@ from typing import Final
 from distributedlog.controller.bundles import BUNDLE_BYTES_MAX, decode_bundle, encode_bundle
 from distributedlog.controller.features import LEVEL_MAX, has_eligible_leaders, versioned
 from distributedlog.controller.image import Broker, MetadataImage, Partition, Topic
+from distributedlog.controller.quotas import quota_records
 from distributedlog.controller.records import (
     BrokerEndpoint,
     BrokerFeature,
@@ -61,6 +62,7 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
             yield ConfigChanged(
                 resource_type=resource.kind, resource_name=resource.name, name=name, value=value
             )
+    yield from quota_records((entity, dict(limits.items())) for entity, limits in image.quotas.items())
 
 
 def broker_record(broker: Broker) -> RegisterBroker:

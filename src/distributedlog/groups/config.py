@@ -5,6 +5,7 @@ the 32,767 bytes that the record formats can hold, so that an entry that was mad
 """
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final
 
 from distributedlog.model.config import DAY_MS, MINUTE_MS, SECOND_MS
@@ -15,6 +16,25 @@ NAME_BYTES_MAX: Final = 1_000
 OFFSET_METADATA_BYTES_MAX: Final = 32_000
 PROTOCOLS_MAX: Final = 100
 """Assignors that one member may offer."""
+SUBSCRIBED_TOPICS_MAX: Final = 10_000
+"""That one member may name."""
+
+
+class MigrationPolicy(StrEnum):
+    """Which way a group with members may move between the protocols, as Kafka names it."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +52,13 @@ class GroupConfig:
     offset_metadata_bytes_max: int = 4096
     new_member_timeout_ms: int = 5 * MINUTE_MS
     """A member that joins for the first time and waits for its generation may be gone: it is dropped then."""
+    consumer_session_timeout_ms: int = 45 * SECOND_MS
+    """Of members of consumer groups, which do not choose it themselves."""
+    consumer_heartbeat_interval_ms: int = 5 * SECOND_MS
+    consumer_members_max: int = 10_000
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is for groups whose members do not say which they like."""
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     entry_bytes_max: int = 1_000_000
     """What the records of one result may take: the topic's `max.message.bytes`, less a little."""
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from distributedlog.groups.classic.group import ClassicGroup, GroupEvent, GroupState
+from distributedlog.groups.consumer import moving
+from distributedlog.groups.consumer.groups import ConsumerGroups
 from distributedlog.groups.offsets import Offsets, forgotten
 from distributedlog.groups.records import GroupMetadataRecord, GroupRecord, size_bound
 from distributedlog.groups.requests import (
@@ -23,22 +25,34 @@ from distributedlog.protocol.messages.group_records import GroupMetadataKey, Gro
 
 CLASSIC: Final = "classic"
 """The type of these groups, as Kafka names it."""
+CONSUMER: Final = "consumer"
+"""The type of the others, and what both are groups of."""
 
 
 class Directory:
     def __init__(
-        self, groups: dict[str, ClassicGroup], stored: Mapping[str, GroupMetadataValue], offsets: Offsets
+        self,
+        groups: dict[str, ClassicGroup],
+        stored: Mapping[str, GroupMetadataValue],
+        offsets: Offsets,
+        consumers: ConsumerGroups,
     ) -> None:
+        self._consumers = consumers
         self._groups = groups
         self._stored = stored
         self._offsets = offsets
 
     def has(self, group_id: str) -> bool:
-        return group_id in self._groups or group_id in self._stored or self._offsets.has(group_id)
+        return (
+            group_id in self._groups
+            or group_id in self._stored
+            or group_id in self._consumers.by_id
+            or self._offsets.has(group_id)
+        )
 
     def check_room(self, group_id: str, turn: Turn) -> None:
         """Before a group is made that was not there."""
-        count = max(len(self._groups), len(self._offsets.groups()))
+        count = max(len(self._groups) + len(self._consumers.by_id), len(self._offsets.groups()))
         if not self.has(group_id) and count >= turn.config.groups_max:
             raise PolicyViolationError(f"there are {count} groups here, and no more are allowed")
 
@@ -50,16 +64,20 @@ class Directory:
     def _listings(self) -> Iterator[GroupListing]:
         for group in self._groups.values():
             yield GroupListing(group.group_id, group.protocol_type, group.state, CLASSIC)
+        consumers = self._consumers.by_id
+        for consumer in consumers.values():
+            yield GroupListing(consumer.group_id, CONSUMER, consumer.state, CONSUMER)
         for group_id in self._offsets.groups():
-            if group_id not in self._groups:
+            if group_id not in self._groups and group_id not in consumers:
                 yield GroupListing(group_id, "", GroupState.EMPTY, CLASSIC)
 
     def describe(self, group_id: str) -> DescribeReply:
-        """One that is not there is Dead.  What members are assigned is only told of a Stable group: before,
-        it is not decided."""
+        """One that is not there, or is no classic group, is Dead.  What members are assigned is told of a
+        Stable group only: before, it is not decided."""
         group = self._groups.get(group_id)
         if group is None:
-            state = GroupState.EMPTY if self._offsets.has(group_id) else GroupState.DEAD
+            is_there = self._offsets.has(group_id) and group_id not in self._consumers.by_id
+            state = GroupState.EMPTY if is_there else GroupState.DEAD
             return DescribeReply(group_id, state, "", "", ())
         is_stable = group.state is GroupState.STABLE
         members = tuple(
@@ -84,6 +102,9 @@ class Directory:
         group = self._groups.get(group_id)
         if group is not None and group.state is not GroupState.EMPTY:
             raise NonEmptyGroupError(f"group {group_id!r} is {group.state}: it has members")
+        consumer = self._consumers.by_id.get(group_id)
+        if consumer is not None and consumer.members:
+            raise NonEmptyGroupError(f"group {group_id!r} is {consumer.state}: it has members")
         if not write_some(turn, (forgotten(group_id, each) for each in self._offsets.of(group_id))):
             return PART_DONE
         self.bury(group_id, turn)
@@ -93,6 +114,9 @@ class Directory:
         """A group without members, whose positions are gone or are going with it."""
         if group_id in self._stored:
             turn.write(GroupMetadataRecord(GroupMetadataKey(group=group_id), None))
+        consumer = self._consumers.by_id.get(group_id)
+        if consumer is not None:
+            turn.records += moving.whole(consumer)
         group = self._groups.pop(group_id, None)
         if group is not None:
             for member_id in group.pending:

@@ -1,13 +1,16 @@
 """The group coordinator of one partition of `__consumer_offsets`, as a machine of the shared runtime.
 
     DURABLE, changed by `replay` alone     committed positions (`offsets`); of each classic group the last
-                                           generation that was Stable or Empty (`stored`)
-    SOFT STATE                             the live groups (`groups`): who waits at a barrier, sessions, ids
-                                           given out, generations without assignments; and all deadlines
+                                           generation that was Stable or Empty (`stored`); consumer groups
+                                           (`consumers`)
+    SOFT STATE                             the live classic groups (`groups`): who waits at a barrier,
+                                           sessions, ids given out, generations without assignments; and all
+                                           deadlines
 
 A live group is made from what is stored when the coordinator takes over, and lives on its own from then on;
-its records follow it.  A Stable or Empty group equals what is stored of it.  What a crash does: the soft
-state is lost, members join again, and no position that was acknowledged is.
+its records follow it.  A Stable or Empty group equals what is stored of it.  Consumer groups live in their
+records alone.  What a crash does: the soft state is lost, members of classic groups join again, those of
+consumer groups go on, and no position that was acknowledged is lost.
 
 A group exists while it has members, positions, or a stored generation.  One that only has positions belongs
 to consumers that assign themselves; it has no live group, and counts as Empty.
@@ -24,11 +27,17 @@ from distributedlog.groups.classic import joining, leaving, rebalance, syncing
 from distributedlog.groups.classic.group import ClassicGroup, GroupState, group_from
 from distributedlog.groups.classic.joining import NewId
 from distributedlog.groups.config import GROUP_ID_BYTES_MAX, GroupConfig
+from distributedlog.groups.consumer import classic_members
+from distributedlog.groups.consumer.groups import ConsumerGroups
+from distributedlog.groups.consumer.positions import check_fetch
+from distributedlog.groups.consumer.sessions import OF_A_MEMBER
+from distributedlog.groups.consumer.topics import NO_TOPICS, Topics
 from distributedlog.groups.deadlines import Deadlines
 from distributedlog.groups.directory import Directory
 from distributedlog.groups.offsets import Offsets
 from distributedlog.groups.positions import Positions
 from distributedlog.groups.records import (
+    ConsumerRecord,
     GroupMetadataRecord,
     GroupRecord,
     OffsetRecord,
@@ -39,8 +48,10 @@ from distributedlog.groups.records import (
 from distributedlog.groups.requests import (
     CommitRequest,
     Completed,
+    ConsumerHeartbeatRequest,
     DeleteGroupRequest,
     DeleteOffsetsRequest,
+    DescribeConsumerGroupRequest,
     DescribeRequest,
     FetchOffsetsReply,
     FetchOffsetsRequest,
@@ -53,6 +64,7 @@ from distributedlog.groups.requests import (
     ListRequest,
     Reply,
     Request,
+    SyncReply,
     SyncRequest,
     Waits,
 )
@@ -70,8 +82,14 @@ _NO_VALUE: Final = -1
 
 
 class GroupMachine:
-    def __init__(self, config: GroupConfig, new_id: NewId, wall_ms: Callable[[], int]) -> None:
-        """`new_id` makes member ids; `wall_ms` is the time that is written down."""
+    def __init__(
+        self,
+        config: GroupConfig,
+        new_id: NewId,
+        wall_ms: Callable[[], int],
+        topics: Callable[[], Topics] = lambda: NO_TOPICS,
+    ) -> None:
+        """`new_id` makes member ids; `wall_ms` is the time that is written; `topics` are all there are."""
         self.config = config
         self.offsets = Offsets()
         self.stored: dict[str, GroupMetadataValue] = {}
@@ -79,8 +97,9 @@ class GroupMachine:
         self._new_id = new_id
         self._wall_ms = wall_ms
         self._timers: Deadlines[TimerKey] = Deadlines()
-        self._directory = Directory(self.groups, self.stored, self.offsets)
-        self._positions = Positions(self.groups, self._directory, self.offsets)
+        self.consumers = ConsumerGroups(topics, new_id, self.groups, self.stored)
+        self._directory = Directory(self.groups, self.stored, self.offsets, self.consumers)
+        self._positions = Positions(self.groups, self._directory, self.offsets, self.consumers)
 
     # --- the contract --------------------------------------------------------------------------
 
@@ -93,6 +112,8 @@ class GroupMachine:
         for record in records:
             if isinstance(record, OffsetRecord):
                 self.offsets.replay(record)
+            elif isinstance(record, ConsumerRecord):
+                self.consumers.replay(record)
             elif record.value is None:
                 self.stored.pop(record.key.group, None)
             else:
@@ -104,6 +125,7 @@ class GroupMachine:
             group = self.groups[group_id] = group_from(group_id, value)
             for member in group.members.values():
                 rebalance.keep_alive(group, member, turn)
+        self.consumers.activated(turn)
         turn.timers.set(TimerKey(Timer.EXPIRY), turn.now_ms + self.config.offsets_retention_check_ms)
         return Result(None)
 
@@ -129,6 +151,7 @@ class GroupMachine:
         yield from self.offsets.records()
         for group_id, value in self.stored.items():
             yield GroupMetadataRecord(GroupMetadataKey(group=group_id), value)
+        yield from self.consumers.records()
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -137,21 +160,30 @@ class GroupMachine:
 
     def _handle(self, request: Request, turn: Turn) -> Reply:
         match request:
+            case ConsumerHeartbeatRequest():
+                _check_group_id(request.group_id)
+                if request.group_id not in self.consumers.by_id:
+                    self._directory.check_room(request.group_id, turn)
+                return self.consumers.heartbeat(request, turn)
             case HeartbeatRequest():
-                syncing.heartbeat(self._group(request.group_id), request, turn)
+                self._heartbeat(request, turn)
                 return None
             case CommitRequest():
                 _check_group_id(request.group_id, may_be_empty=True)
                 return self._positions.commit(request, turn)
             case FetchOffsetsRequest():
+                if (consumer := self.consumers.by_id.get(request.group_id)) is not None:
+                    check_fetch(consumer, request)
                 positions = self.offsets.fetch(request.group_id, request.partitions)
                 return FetchOffsetsReply(tuple(positions))
             case JoinRequest():
                 return self._join(request, turn)
             case SyncRequest():
-                return syncing.sync(self._group(request.group_id), request, turn)
+                return self._sync(request, turn)
             case LeaveRequest():
                 _check_group_id(request.group_id)
+                if (consumer := self.consumers.by_id.get(request.group_id)) is not None:
+                    return self.consumers.leave(consumer, request, turn)
                 group = self.groups.get(request.group_id)
                 if group is None:
                     return LeaveReply((ErrorCode.UNKNOWN_MEMBER_ID,) * len(request.leavers))
@@ -162,6 +194,8 @@ class GroupMachine:
                 return self._positions.forget_topics(request, turn)
             case DescribeRequest():
                 return self._directory.describe(request.group_id)
+            case DescribeConsumerGroupRequest():
+                return self.consumers.describe(request.group_id, turn)
             case ListRequest():
                 return self._directory.list_groups()
             case DeleteGroupRequest():
@@ -175,9 +209,23 @@ class GroupMachine:
             raise UnknownMemberError(f"group {group_id!r} has no members")
         return group
 
+    def _heartbeat(self, request: HeartbeatRequest, turn: Turn) -> None:
+        if (consumer := self.consumers.by_id.get(request.group_id)) is not None:
+            classic_members.heartbeat(consumer, request, turn)
+        else:
+            syncing.heartbeat(self._group(request.group_id), request, turn)
+
+    def _sync(self, request: SyncRequest, turn: Turn) -> SyncReply | Waits:
+        if (consumer := self.consumers.by_id.get(request.group_id)) is not None:
+            return classic_members.sync(consumer, request, self.consumers.sight(), turn)
+        return syncing.sync(self._group(request.group_id), request, turn)
+
     def _join(self, request: JoinRequest, turn: Turn) -> JoinReply | Waits:
         _check_group_id(request.group_id)
         joining.check_request(request, turn)
+        consumer = self.consumers.by_id.get(request.group_id)
+        if consumer is not None and consumer.members:
+            return self.consumers.join(consumer, request, turn)
         group = self.groups.get(request.group_id)
         if group is None:
             if request.member_id:
@@ -185,6 +233,8 @@ class GroupMachine:
             self._directory.check_room(request.group_id, turn)
             group = ClassicGroup(request.group_id, turn.wall_ms)
             reply = joining.join(group, request, turn, self._new_id)
+            if consumer is not None:
+                self.consumers.make_room(consumer, turn)
             self.groups[request.group_id] = group
             return reply
         return joining.join(group, request, turn, self._new_id)
@@ -195,6 +245,9 @@ class GroupMachine:
         if key.timer is Timer.EXPIRY:
             again_ms = self._positions.expire(turn)
             turn.timers.set(key, turn.now_ms + again_ms)
+            return
+        if key.timer in OF_A_MEMBER:
+            self.consumers.deadline_over(key, due_ms, turn)
             return
         group = self.groups[key.group_id]
         match key.timer:

@@ -14,6 +14,8 @@ A member of another generation gets ILLEGAL_GENERATION, a fenced instance FENCED
 may be another's by now.  In a generation whose assignments are not made yet nobody owns anything, so nobody
 commits.
 
+Members of consumer groups: see `consumer.positions`.
+
 Expiry looks at Empty groups only, a part of them each time.
 """
 
@@ -22,6 +24,8 @@ from typing import Final
 
 from distributedlog.groups.classic.group import ClassicGroup, GroupState
 from distributedlog.groups.classic.rebalance import keep_alive
+from distributedlog.groups.consumer.groups import ConsumerGroups
+from distributedlog.groups.consumer.positions import check_commit as check_consumer_commit
 from distributedlog.groups.directory import Directory, write_some
 from distributedlog.groups.offsets import Offsets, committed, forgotten, has_expired
 from distributedlog.groups.records import OffsetRecord, utf8_bytes
@@ -52,7 +56,14 @@ EXPIRY_AGAIN_MS: Final = 100
 
 
 class Positions:
-    def __init__(self, groups: Mapping[str, ClassicGroup], directory: Directory, offsets: Offsets) -> None:
+    def __init__(
+        self,
+        groups: Mapping[str, ClassicGroup],
+        directory: Directory,
+        offsets: Offsets,
+        consumers: ConsumerGroups,
+    ) -> None:
+        self._consumers = consumers
         self._groups = groups
         self._directory = directory
         self._offsets = offsets
@@ -63,7 +74,10 @@ class Positions:
 
     def commit(self, request: CommitRequest, turn: Turn) -> CommitReply:
         group = self._groups.get(request.group_id)
-        if group is None:
+        consumer = self._consumers.by_id.get(request.group_id)
+        if consumer is not None:
+            check_consumer_commit(consumer, request)
+        elif group is None:
             if request.generation >= 0:
                 raise IllegalGenerationError(f"group {request.group_id!r} is in no generation")
             self._directory.check_room(request.group_id, turn)
@@ -95,6 +109,9 @@ class Positions:
                     f"group {group_id!r} has members, and it is not known what they read"
                 )
             read_topics = found
+        consumer = self._consumers.by_id.get(group_id)
+        if consumer is not None:
+            read_topics = consumer.subscribed_topics()
         stored = self._offsets.of(group_id)
         errors = []
         records = []
@@ -123,7 +140,9 @@ class Positions:
     def expire(self, turn: Turn) -> int:
         """A part of a round; when to go on."""
         if not self._to_look_at:
-            self._to_look_at = list(dict.fromkeys([*self._offsets.groups(), *self._groups]))
+            self._to_look_at = list(
+                dict.fromkeys([*self._offsets.groups(), *self._groups, *self._consumers.by_id])
+            )
         for _ in range(min(EXPIRY_GROUPS_MAX, len(self._to_look_at))):
             if not self._expire_group(self._to_look_at[-1], turn):
                 break
@@ -135,7 +154,10 @@ class Positions:
         group = self._groups.get(group_id)
         if group is not None and (group.state is not GroupState.EMPTY or group.pending):
             return True
-        empty_since_ms = group.state_since_ms if group is not None else 0
+        consumer = self._consumers.by_id.get(group_id)
+        if consumer is not None and consumer.members:
+            return True
+        empty_since_ms = self._consumers.empty_since_ms(group_id) if group is None else group.state_since_ms
         stored = self._offsets.of(group_id)
         retention_ms = turn.config.offsets_retention_ms
         expired = [

@@ -7,6 +7,7 @@ that the asker has chosen (`waiter`).
 
 from typing import Final, NamedTuple
 
+from distributedlog.groups.consumer.topics import Slots
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TopicPartition
 
@@ -102,6 +103,36 @@ class LeaveReply(NamedTuple):
     """One for each leaver."""
 
 
+# --- membership of consumer groups -------------------------------------------------------------
+
+
+class ConsumerHeartbeatRequest(NamedTuple):
+    """What is None is as it was."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    """0 joins, -1 leaves, -2 leaves for a while."""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    """Empty: none."""
+    assignor: str | None = None
+    owned: Slots | None = None
+    """What the member has now."""
+
+
+class ConsumerHeartbeatReply(NamedTuple):
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: Slots | None = None
+
+
 # --- offsets -----------------------------------------------------------------------------------
 
 
@@ -123,6 +154,8 @@ class CommitRequest(NamedTuple):
     positions: tuple[Position, ...]
     retention_ms: int | None = None
     """Of clients that set it themselves."""
+    knows_epochs: bool = True
+    """Whether the request's version can tell a member's epoch from a generation."""
 
 
 class CommitReply(NamedTuple):
@@ -134,6 +167,9 @@ class FetchOffsetsRequest(NamedTuple):
     group_id: str
     partitions: tuple[TopicPartition, ...] | None
     """None: all there are."""
+    member_id: str | None = None
+    epoch: int = NO_GENERATION
+    """Of a member of a consumer group, if it says so."""
 
 
 class FetchOffsetsReply(NamedTuple):
@@ -173,6 +209,33 @@ class DescribeReply(NamedTuple):
     protocol_type: str
     protocol: str
     members: tuple[DescribedMember, ...]
+
+
+class DescribeConsumerGroupRequest(NamedTuple):
+    group_id: str
+
+
+class DescribedConsumer(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    epoch: int
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    pattern: str | None
+    assigned: Slots
+    target: Slots
+    is_classic: bool
+
+
+class DescribeConsumerGroupReply(NamedTuple):
+    group_id: str
+    state: str
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: tuple[DescribedConsumer, ...]
 
 
 class ListRequest(NamedTuple):
@@ -230,6 +293,8 @@ Request = (
     | FetchOffsetsRequest
     | DeleteOffsetsRequest
     | DescribeRequest
+    | ConsumerHeartbeatRequest
+    | DescribeConsumerGroupRequest
     | ListRequest
     | DeleteGroupRequest
     | ForgetTopicsRequest
@@ -242,6 +307,8 @@ Reply = (
     | FetchOffsetsReply
     | DeleteOffsetsReply
     | DescribeReply
+    | ConsumerHeartbeatReply
+    | DescribeConsumerGroupReply
     | ListReply
     | Waits
     | PartDone

@@ -21,6 +21,10 @@ class Timer(Enum):
     JOIN = "the barrier closes"
     SYNC = "members did not ask for their assignments"
     EXPIRY = "positions are to be looked through"
+    CONSUMER_SESSION = "a member of a consumer group is silent"
+    REVOCATION = "a member of a consumer group does not give up what it must"
+    REJOIN = "a classic member of a consumer group does not join again"
+    RESYNC = "a classic member of a consumer group does not ask for its assignment"
 
 
 class TimerKey(NamedTuple):

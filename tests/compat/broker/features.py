@@ -50,10 +50,36 @@ ADMIN = (
     "set topic config",
     "describe topic config",
     "describe cluster",
+    "validate topic only",
+    "delete records",
+    "offsets by admin",
+    "refused: bad config",
+    "unset topic config",
+    "describe broker config",
+    "set broker config",
+    "elect leaders",
+    "describe topic partitions",
+    "describe log dirs",
+    "describe producers",
+    "describe quorum",
+    "describe features",
+    "update features",
+    "list config resources",
 )
 FEATURES = (*(f"produce {codec}" for codec in CODECS), *IN_CORPUS, *PRODUCE, *CONSUME, *ADMIN)
 
 _KCAT_ADMIN = "has no such command"
+_NO_CALL = "has no such call"
+_ADMIN_OF_ALL = (
+    "validate topic only",
+    "delete records",
+    "offsets by admin",
+    "refused: bad config",
+    "unset topic config",
+    "describe broker config",
+    "set broker config",
+)
+_ADMIN_OF_FEW = ADMIN[ADMIN.index("elect leaders") :]
 _NULL_HEADER = "takes no null as a header's value"
 _NEITHER = "takes no record with neither key nor value"
 ABSENT: Mapping[tuple[str, str], str] = {
@@ -69,6 +95,10 @@ ABSENT: Mapping[tuple[str, str], str] = {
     ("kcat", "add partitions"): _KCAT_ADMIN,
     ("kcat", "set topic config"): _KCAT_ADMIN,
     ("kcat", "describe topic config"): _KCAT_ADMIN,
+    **{("kcat", feature): _KCAT_ADMIN for feature in (*_ADMIN_OF_ALL, *_ADMIN_OF_FEW)},
+    **{(client, feature): _NO_CALL for client in ("aiokafka", "KafkaJS") for feature in _ADMIN_OF_FEW},
+    **{("confluent-kafka", feature): _NO_CALL for feature in _ADMIN_OF_FEW[1:]},
+    ("aiokafka", "offsets by admin"): _NO_CALL,
 }
 
 

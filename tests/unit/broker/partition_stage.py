@@ -2,7 +2,8 @@
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from distributedlog.broker.partitions import PartitionSet
 from distributedlog.broker.settings import NodeSettings
@@ -144,8 +145,10 @@ class Stage:
         root: str = ROOT,
         executor: Executor | None = None,
         start: bool = True,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.sim = SimDisk()
+        self.changes = settings or {}
         self.disk: Disk = disk if disk is not None else self.sim
         if isinstance(disk, SimDisk):
             self.sim = disk
@@ -169,7 +172,7 @@ class Stage:
         self.failures: list[StorageError] = []
         self.scheduler = StepScheduler(self.clock)
         self.executor = StepExecutor()
-        self.settings = NodeSettings(node_id=ME, data_dir=self.root, log=self.log)
+        self.settings = NodeSettings(node_id=ME, data_dir=self.root, log=self.log, **self.changes)
         self.partitions = PartitionSet.open(
             self.disk,
             self.settings,

@@ -9,6 +9,8 @@ from distributedlog.broker.addresses import Listener
 from distributedlog.broker.admission import ServerLimits
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import Answer, Handlers
+from distributedlog.broker.metadata import MetadataReplica
+from distributedlog.broker.quotas import ClientQuotas
 from distributedlog.broker.server import KafkaServer
 from distributedlog.broker.services import Services
 from distributedlog.broker.settings import NodeSettings
@@ -47,12 +49,12 @@ class HurriedClock(SystemClock):
 
 
 def bare_services(settings: NodeSettings, clock: Clock | None = None) -> Services:
-    """For handlers that use none of it but the clock."""
+    """For handlers that use none of it but the clock; the cluster is empty."""
     nothing = cast(Any, None)
     return Services(
         settings=settings,
         clock=clock or SystemClock(),
-        metadata=nothing,
+        metadata=MetadataReplica(),
         controller=nothing,
         partitions=nothing,
         delayed=nothing,
@@ -129,6 +131,7 @@ class Stage:
         *names: str,
         warmer: Any = None,
         clock: Clock | None = None,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self.reply: Reply = lambda request, context: answer(0)
         self.begun: list[str] = []
@@ -146,6 +149,7 @@ class Stage:
             metrics=self.counts,
             limits=limits,
             warmer=warmer,
+            quotas=quotas,
         )
         self.server.start()
 

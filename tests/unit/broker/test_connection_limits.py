@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributedlog.broker.admission import UNANSWERED_MAX, ServerLimits
-from distributedlog.broker.connection import SLICE_MS
 from distributedlog.broker.dispatch import Handlers
 from distributedlog.broker.exchange import ELEMENTS_MAX
+from distributedlog.broker.turns import SLICE_MS
 from distributedlog.model.config import KIB, MIB
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.ports.clock import SystemClock

@@ -112,3 +112,37 @@ def test_a_power_cut_while_it_is_made_leaves_one_that_can_be_made_again() -> Non
         _load(disk, settings)
         assert _is_voter_as_promised(disk), f"cut at operation {operation}"
     pytest.fail("the cut never struck")
+
+
+# --- what is not ours to begin with ------------------------------------------------------------
+
+
+def _put(disk: SimDisk, path: str, data: bytes = b"") -> None:
+    Files(disk).make_directory(path.rpartition("/")[0])
+    Files(disk).write_atomically(path, data)
+
+
+def test_a_directory_with_logs_and_without_an_owner_is_not_made_a_new_nodes() -> None:
+    disk = SimDisk(1)
+    _put(disk, f"{DATA}/orders-0/{0:020d}.log", b"precious")
+    before = disk.files()
+    with pytest.raises(StorageError, match=r"holds logs \(orders-0\), which a new node would delete"):
+        _load(disk, _settings())
+    assert {path: data for path, data in disk.files().items() if path in before} == before
+    assert not disk.exists(f"{DATA}/meta.properties")
+
+
+def test_kafkas_directory_is_no_nodes_until_it_is_adopted() -> None:
+    disk = SimDisk(1)
+    _put(disk, f"{DATA}/meta.properties", b"version=1\ncluster.id=c\nnode.id=1\n")
+    _put(disk, f"{DATA}/__cluster_metadata-0/{0:020d}.log")
+    with pytest.raises(StorageError, match="dlog cluster adopt /data"):
+        _load(disk, _settings())
+
+
+def test_a_half_adopted_directory_is_no_nodes() -> None:
+    disk = SimDisk(1)
+    _put(disk, f"{DATA}/adoption-unfinished")
+    for attempt in (_load, _format):
+        with pytest.raises(StorageError, match="is half adopted"):
+            attempt(disk, _settings())

@@ -21,9 +21,11 @@ from distributedlog.controller.requests import (
     AllocateProducerIdsRequest,
     AlterConfigsRequest,
     AlterPartitionsRequest,
+    AlterQuotasRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeQuorumRequest,
     ElectLeadersRequest,
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
@@ -394,6 +396,7 @@ def test_who_waited_in_vain_leaves_nothing_behind() -> None:
     [
         (AllocateProducerIdsRequest(1, 1), True),
         (AlterPartitionsRequest(1, 1, ()), True),
+        (DescribeQuorumRequest(), True),
         (ElectLeadersRequest(0), True),
         (HeartbeatRequest(broker_id=1, broker_epoch=1, metadata_offset=0), True),
         (ReadImageRequest(), True),
@@ -409,6 +412,8 @@ def test_who_waited_in_vain_leaves_nothing_behind() -> None:
         (AlterConfigsRequest((), validate_only=True), True),
         (IncrementalAlterConfigsRequest((), validate_only=False), False),
         (IncrementalAlterConfigsRequest((), validate_only=True), True),
+        (AlterQuotasRequest((), validate_only=False), False),
+        (AlterQuotasRequest((), validate_only=True), True),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, bool) else str(value),
 )

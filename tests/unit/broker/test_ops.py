@@ -155,11 +155,14 @@ def test_one_who_takes_too_long_is_cut() -> None:
     serving(story, request_seconds_max=0.01)
 
 
-def test_no_more_connections_are_held_than_allowed() -> None:
+def test_no_more_connections_are_held_than_allowed_and_the_slowest_makes_way() -> None:
     async def story(endpoint: Endpoint) -> None:
         held = [await asyncio.open_connection(endpoint.host, endpoint.port) for _ in range(2)]
         try:
-            assert (await exchange(endpoint, get("/health/live"))).status == 0
+            assert (await exchange(endpoint, get("/health/live"))).status == 200
+            assert await until_closed(held[0][0]) == b"", "the oldest of those that have not asked"
+            held[1][1].write(get("/health/live"))
+            assert (await until_closed(held[1][0])).startswith(b"HTTP/1.1 200")
         finally:
             for _, writer in held:
                 await hang_up(writer)

@@ -2,6 +2,10 @@
 
 import errno
 
+import pytest
+
+from distributedlog.broker import upkeep
+from distributedlog.broker.metrics import Histogram
 from distributedlog.controller.image import ResourceType
 from distributedlog.model.config import LogConfig
 from distributedlog.model.ids import TopicPartition
@@ -137,6 +141,23 @@ def test_compaction_runs_in_the_executor_and_keeps_the_last_of_each_key() -> Non
     assert stage.partitions.store.first_dirty_offsets[ORDERS] > 0
 
 
+@pytest.mark.parametrize(
+    ("settings", "runs"),
+    [({"compaction_enabled": False}, 0), ({"compaction_interval_ms": 3_600_000}, 0), ({}, 1)],
+)
+def test_whether_and_how_often_logs_are_compacted_is_for_the_operator_to_say(
+    settings: dict[str, int], runs: int
+) -> None:
+    stage = Stage(log=COMPACTED, settings=settings)
+    stage.metadata.create("orders", 1)
+    stage.apply()
+    for number in range(60):
+        produce_data(stage["orders"], batch_of([value_of(number)], keys=[b"k"]))
+    stage.settle()
+    stage.pass_time(60_000)
+    assert families(stage)["dlog_compaction_runs"] == runs
+
+
 def test_gaps_that_compaction_left_surprise_no_recovery() -> None:
     stage = Stage()
     stage.metadata.create("orders", 1)
@@ -189,6 +210,77 @@ def test_a_sync_that_found_no_room_is_made_up_for() -> None:
     assert stage["orders"].high_watermark == 0
     stage.pass_time(1_000)
     assert stage["orders"].high_watermark == 1
+
+
+def test_made_up_producers_are_forgotten_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "PRODUCERS_PER_LOG_MAX", 100)
+    monkeypatch.setattr(upkeep, "PRODUCERS_MAX", 150)
+    stage = with_orders()
+    stage.metadata.create("other", 2)
+    stage.apply()
+    for number in range(120):
+        produce_data(stage["orders"], batch_of([b"v"], producer_id=number, producer_epoch=0, base_sequence=0))
+    for number in range(60):
+        produce_data(stage["other"], batch_of([b"v"], producer_id=number, producer_epoch=0, base_sequence=0))
+    stage.settle()
+    stage.pass_time(1_000)
+    kept = {state.producer_id for state in stage["orders"].log.producers}
+    assert kept == set(range(40, 120)), "those that wrote last, and a tenth of the room is free"
+    assert len(stage["other"].log.producers) == 60, "nothing is forgotten of a log with few"
+
+
+def families(stage: Stage) -> dict[str, float]:
+    return {
+        family.name + "".join(f" {value}" for value in sample.labels.values()): sample.value
+        for family in stage.partitions.upkeep.families()
+        for sample in family.samples
+        if not isinstance(sample.value, Histogram)
+    }
+
+
+def test_what_compaction_and_retention_did_is_counted() -> None:
+    stage = Stage(log=COMPACTED)
+    stage.metadata.create("orders", 1)
+    stage.apply()
+    for number in range(60):
+        produce_data(stage["orders"], batch_of([value_of(number)], keys=[b"k%d" % (number % 3)]))
+    stage.settle()
+    before = families(stage)
+    assert before["dlog_compaction_age_seconds"] == -1
+    assert before["dlog_log_dirty_ratio_max"] == 1.0
+    stage.pass_time(30_000)
+    after = families(stage)
+    assert after["dlog_compaction_runs"] == 1
+    assert after["dlog_compaction_failures"] == 0
+    assert after["dlog_compaction_running"] == 0
+    assert after["dlog_compaction_records read"] > after["dlog_compaction_records written"] > 0
+    assert after["dlog_compaction_bytes read"] > after["dlog_compaction_bytes written"] > 0
+    assert 0 <= after["dlog_compaction_age_seconds"] <= 30
+    assert after["dlog_log_dirty_ratio_max"] < 1.0
+    assert after["dlog_retention_runs"] == 0
+    stage.apply(stage.metadata.configure(ResourceType.TOPIC, "orders", "cleanup.policy", "delete"))
+    stage.apply(stage.metadata.configure(ResourceType.TOPIC, "orders", "retention.bytes", "0"))
+    stage.pass_time(300_000)
+    emptied = families(stage)
+    assert emptied["dlog_retention_runs"] == 1
+    assert emptied["dlog_retention_segments"] >= 1
+    assert emptied["dlog_retention_bytes"] > 0
+    assert emptied["dlog_retention_failures"] == 0
+    assert 0 <= emptied["dlog_retention_age_seconds"] <= 300
+
+
+def test_a_compaction_that_fails_is_counted_as_such_and_tried_again() -> None:
+    stage = Stage(log=COMPACTED)
+    stage.metadata.create("orders", 1)
+    stage.apply()
+    for number in range(60):
+        produce_data(stage["orders"], batch_of([value_of(number)], keys=[b"k"]))
+    stage.settle()
+    stage.sim.inject("write", "*.cleaned", errno.ENOSPC)
+    stage.pass_time(12_000)
+    assert families(stage)["dlog_compaction_failures"] == 1
+    stage.pass_time(30_000)
+    assert families(stage)["dlog_compaction_runs"] == 1
 
 
 def test_upkeep_ends_with_the_set() -> None:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from distributedlog.controller import requests as r
 from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.image import ConfigResource, Endpoint, SupportedLevels
+from distributedlog.controller.quotas import QuotaEdit
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TopicPartition, Uuid
 
@@ -18,6 +19,7 @@ resources = st.builds(ConfigResource, i32, texts)
 outcomes = st.builds(r.Outcome, st.sampled_from(ErrorCode), st.none() | texts)
 partitions = st.builds(TopicPartition, texts, i32)
 values = st.none() | texts
+progress = st.builds(r.ReplicaProgress, i32, i64, i64, i64)
 
 
 def several(each: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object, ...]]:
@@ -95,6 +97,17 @@ REQUESTS: dict[type, st.SearchStrategy[r.Request]] = {
     r.ElectLeadersRequest: st.builds(r.ElectLeadersRequest, i32, st.none() | several(partitions)),
     r.AllocateProducerIdsRequest: st.builds(r.AllocateProducerIdsRequest, i32, i64),
     r.UpdateFeaturesRequest: st.builds(r.UpdateFeaturesRequest, several(st.tuples(texts, i32)), flags),
+    r.AlterQuotasRequest: st.builds(
+        r.AlterQuotasRequest,
+        several(
+            st.tuples(
+                several(st.tuples(texts, values)),
+                several(st.builds(QuotaEdit, texts, st.none() | st.floats(allow_nan=False))),
+            )
+        ),
+        flags,
+    ),
+    r.DescribeQuorumRequest: st.builds(r.DescribeQuorumRequest),
 }
 
 RESPONSES: dict[type, st.SearchStrategy[r.Response]] = {
@@ -140,4 +153,6 @@ RESPONSES: dict[type, st.SearchStrategy[r.Response]] = {
     r.ElectLeadersReply: st.builds(r.ElectLeadersReply, several(st.tuples(partitions, outcomes))),
     r.ProducerIdBlock: st.builds(r.ProducerIdBlock, i64, i32),
     r.FeaturesReply: st.builds(r.FeaturesReply, several(st.tuples(texts, outcomes))),
+    r.QuotasReply: st.builds(r.QuotasReply, several(st.tuples(several(st.tuples(texts, values)), outcomes))),
+    r.QuorumReply: st.builds(r.QuorumReply, i32, i64, i64, several(progress), several(progress)),
 }

@@ -11,13 +11,14 @@ from distributedlog.controller.bundles import (
     decode_bundle,
     encode_bundle,
 )
-from distributedlog.controller.features import LEVELS, versioned
+from distributedlog.controller.features import LEVEL_MAX, LEVEL_QUOTAS, LEVELS, versioned
 from distributedlog.controller.records import (
     RECORDS,
     RESERVED_IDS,
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChange,
+    ClientQuotaChanged,
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
@@ -26,6 +27,7 @@ from distributedlog.controller.records import (
     PartitionChanged,
     PartitionCreated,
     ProducerIdsTaken,
+    QuotaEntityPart,
     RegisterBroker,
     TopicCreated,
     TopicRemoved,
@@ -67,18 +69,27 @@ ONE_OF_EACH = [
     PartitionChanged(partition_id=3, topic_id=ID, isr=[2], leader=2, eligible_leader_replicas=[]),
     TopicRemoved(topic_id=ID),
     FeatureLevelSet(name="f", feature_level=2),
+    ClientQuotaChanged(
+        entity=[
+            QuotaEntityPart(entity_type="client-id", entity_name=None),
+            QuotaEntityPart(entity_type="user", entity_name="ann"),
+        ],
+        key="producer_byte_rate",
+        value=1024.0,
+        remove=False,
+    ),
     ProducerIdsTaken(broker_id=1, broker_epoch=7, next_producer_id=1000),
     BrokerRegistrationChange(broker_id=1, broker_epoch=7, fenced=1),
     NoOp(),
     ClusterCreated(cluster_id="c"),
     ControllerElected(controller_id=1, epoch=4),
 ]
-BUNDLE = encode_bundle(versioned(ONE_OF_EACH, 2))
+BUNDLE = encode_bundle(versioned(ONE_OF_EACH, LEVEL_MAX))
 
 
 def test_every_record_comes_back_as_it_was() -> None:
     assert {type(record) for record in ONE_OF_EACH} == set(RECORDS.values())
-    assert decode_bundle(BUNDLE) == versioned(ONE_OF_EACH, 2)
+    assert decode_bundle(BUNDLE) == versioned(ONE_OF_EACH, LEVEL_MAX)
 
 
 def test_a_record_looks_as_it_always_did() -> None:
@@ -90,18 +101,20 @@ def test_a_record_looks_as_it_always_did() -> None:
     )  # fmt: skip
 
 
-def test_ids_are_kafkas_and_leave_room_for_users_and_quotas() -> None:
+def test_ids_are_kafkas_and_leave_room_for_users() -> None:
     assert not RESERVED_IDS & RECORDS.keys()
-    assert (RECORDS[0], RECORDS[5], RECORDS[17]) == (
+    assert (RECORDS[0], RECORDS[5], RECORDS[14], RECORDS[17]) == (
         RegisterBroker,
         PartitionChanged,
+        ClientQuotaChanged,
         BrokerRegistrationChange,
     )
 
 
-def test_every_level_writes_every_record_in_a_version_that_exists() -> None:
-    for versions in LEVELS.values():
-        assert set(versions) == set(RECORDS.values())
+def test_every_level_writes_every_record_it_has_in_a_version_that_exists() -> None:
+    for level, versions in LEVELS.items():
+        absent = set() if level >= LEVEL_QUOTAS else {ClientQuotaChanged}
+        assert set(versions) == set(RECORDS.values()) - absent
         assert all(
             record.versions[0] <= version <= record.versions[1] for record, version in versions.items()
         )

@@ -3,7 +3,7 @@
 import pytest
 
 from distributedlog.controller.bundles import decode_bundle
-from distributedlog.controller.features import LEVELS, METADATA_FEATURE
+from distributedlog.controller.features import LEVEL_MAX, LEVELS, METADATA_FEATURE
 from distributedlog.controller.image import MetadataImage, SupportedLevels
 from distributedlog.controller.records import FeatureLevelSet, PartitionCreated
 from distributedlog.controller.requests import (
@@ -107,7 +107,7 @@ def test_even_a_fenced_broker_keeps_the_level_down_until_it_is_unregistered() ->
 
 def test_levels_that_do_not_exist_and_steps_down_are_refused() -> None:
     stage = Stage()
-    assert raise_level(stage, 3) is ErrorCode.INVALID_UPDATE_VERSION
+    assert raise_level(stage, LEVEL_MAX + 1) is ErrorCode.INVALID_UPDATE_VERSION
     assert raise_level(stage, 0) is ErrorCode.INVALID_UPDATE_VERSION
     assert raise_level(stage, 1) is ErrorCode.INVALID_UPDATE_VERSION
     assert raise_level(stage, 1, "another") is ErrorCode.INVALID_UPDATE_VERSION

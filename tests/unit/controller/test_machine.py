@@ -1,5 +1,6 @@
 import pytest
 
+from distributedlog.controller.features import LEVEL_MAX
 from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.machine import ControllerMachine
 from distributedlog.controller.producer_ids import BLOCK_COUNT
@@ -24,7 +25,7 @@ from tests.unit.controller.stage import CLUSTER, SESSION_MS, Stage, config
 def test_the_first_controller_of_a_cluster_opens_its_log() -> None:
     stage = Stage()
     assert len(stage.log.entries) == 1
-    assert (stage.image.cluster_id, stage.image.level) == (CLUSTER, 2)
+    assert (stage.image.cluster_id, stage.image.level) == (CLUSTER, LEVEL_MAX)
     assert (stage.image.controller_id, stage.image.epoch) == (1, 1)
 
 

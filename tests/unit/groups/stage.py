@@ -131,7 +131,10 @@ class Stage:
         self.settle()
 
     def new_machine(self) -> GroupMachine:
-        return GroupMachine(self.config, self._new_id, lambda: WALL_MS + self.now_ms)
+        return GroupMachine(self.config, self._new_id, self._wall_ms)
+
+    def _wall_ms(self) -> int:
+        return WALL_MS + self.now_ms
 
     @property
     def machine(self) -> GroupMachine:

@@ -81,7 +81,7 @@ def test_a_record_is_read_as_it_was_written_and_is_no_larger_than_was_said(recor
 
 
 def test_kinds_that_are_not_known_are_passed_over_and_versions_are_not() -> None:
-    assert decode_record(b"\0\x03\0\x01g", b"\0\0\0\0\0\x01\0") is None
+    assert decode_record(b"\0\x04\0\x01g", b"\0\0\0\0\0\x01\0") is None
     key, value = encode_record(OFFSET)
     assert value is not None
     for damaged in (b"\0\x63" + value[2:], value[:-1], b""):

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import Answer
+from distributedlog.controller.features import GROUP_FEATURE, has_consumer_groups
 from distributedlog.groups.requests import Reply, Request
 from distributedlog.model.config import MINUTE_MS
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import DlogError
+from distributedlog.model.errors import DlogError, UnsupportedVersionError
 from distributedlog.ports.executor import Outcome
 from distributedlog.protocol.schema import Message
 
@@ -75,6 +76,12 @@ async def each_reply(asked: "list[asyncio.Future[Reply]]", kind: type[R]) -> lis
         else:
             found.append(_of_kind(reply, kind))
     return found
+
+
+def check_consumer_groups(services: "Services") -> None:
+    """Whether the cluster has them."""
+    if not has_consumer_groups(services.metadata.image.features):
+        raise UnsupportedVersionError(f"the cluster has no consumer groups: {GROUP_FEATURE} is below 1")
 
 
 def told(code: ErrorCode) -> ErrorCode:

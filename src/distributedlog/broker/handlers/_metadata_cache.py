@@ -16,7 +16,7 @@ several brokers may live in one process).
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from distributedlog.broker.handlers._cluster import (
     CLUSTER_OPERATIONS,
@@ -28,11 +28,12 @@ from distributedlog.broker.handlers._cluster import (
 from distributedlog.broker.handlers._topics import INTERNAL_TOPICS, in_order, reach_of
 from distributedlog.controller.image import Broker, MetadataImage, Partition, Topic
 from distributedlog.controller.persistent_map import PersistentMap
+from distributedlog.model.buffers import Buffer
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import Uuid
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.codec import Part, encode
-from distributedlog.protocol.kinds import INT16, Kind
+from distributedlog.protocol.kinds import INT16, INT32, Kind
 from distributedlog.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -43,6 +44,7 @@ from distributedlog.protocol.schema import Message, field
 
 IMAGES_MAX: Final = 4
 VIEWS_MAX: Final = 8
+THROTTLE_BYTES: Final = 4
 SLICE_PARTITIONS: Final = 1_000
 """How many are described before others have their turn."""
 
@@ -56,6 +58,8 @@ class EncodedMetadata(Message, api_key=ApiKey.METADATA, versions=(0, 13), flexib
 
     parts: list[Part] = field(_PARTS)
     error_code: int = field(INT16, default=0)
+    throttle_time_ms: int = field(INT32, default=0)
+    """Only while one answer is written; what is kept has none."""
 
 
 def _parts_of(answer: EncodedMetadata) -> list[Part]:
@@ -63,7 +67,17 @@ def _parts_of(answer: EncodedMetadata) -> list[Part]:
     return list(answer.parts)
 
 
-EncodedMetadata.encoders.update(dict.fromkeys(range(14), _parts_of))
+def _throttled_parts_of(answer: EncodedMetadata) -> list[Part]:
+    """The time to wait is what the answer begins with."""
+    if not answer.throttle_time_ms:
+        return list(answer.parts)
+    first = cast(Buffer, answer.parts[0])
+    wait = answer.throttle_time_ms.to_bytes(THROTTLE_BYTES, "big")
+    return [wait + bytes(first[THROTTLE_BYTES:]), *answer.parts[1:]]
+
+
+EncodedMetadata.encoders.update(dict.fromkeys(range(3), _parts_of))
+EncodedMetadata.encoders.update(dict.fromkeys(range(3, 14), _throttled_parts_of))
 
 
 def describe_cluster(

@@ -19,7 +19,7 @@ from typing import Final
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import HANDLERS, handles
 from distributedlog.broker.services import Services
-from distributedlog.controller.features import LEVEL_MAX, LEVEL_MIN, METADATA_FEATURE
+from distributedlog.controller.features import FEATURES
 from distributedlog.controller.image import MetadataImage, SupportedLevels
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.protocol.api_keys import ApiKey
@@ -35,7 +35,7 @@ VERSIONS: Final = (0, 4)
 _NAMES_ITSELF_SINCE: Final = 3
 _LEVEL_ZERO_SINCE: Final = 4
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?", re.ASCII)
-_OWN_FEATURES: Final = (SupportedLevels(METADATA_FEATURE, LEVEL_MIN, LEVEL_MAX),)
+_OWN_FEATURES: Final = tuple(SupportedLevels(name, *levels) for name, levels in FEATURES.items())
 """Until the broker sees its own registration."""
 
 

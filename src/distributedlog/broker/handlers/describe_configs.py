@@ -67,15 +67,24 @@ def describe_configs(
     services: "Services", request: DescribeConfigsRequest, context: RequestContext
 ) -> Answer:
     description = _Description(services, request)
-    if len(request.resources) > SLICE_RESOURCES:
-        return _describe_in_slices(request, description)
-    return DescribeConfigsResponse(results=[description.of(each) for each in request.resources])
+    resources = _distinct(request.resources)
+    if len(resources) > SLICE_RESOURCES:
+        return _describe_in_slices(resources, description)
+    return DescribeConfigsResponse(results=[description.of(each) for each in resources])
 
 
-async def _describe_in_slices(request: DescribeConfigsRequest, description: "_Description") -> Message:
+def _distinct(resources: Iterable[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
+    """Each of them once: a few bytes of the request come to some kilobytes of the answer."""
+    by_name = {(each.resource_type, each.resource_name): each for each in resources}
+    return list(by_name.values())
+
+
+async def _describe_in_slices(
+    resources: list[DescribeConfigsResource], description: "_Description"
+) -> Message:
     """Whoever asks for the settings of thousands of topics does not hold up everyone else."""
     results = []
-    for number, resource in enumerate(request.resources):
+    for number, resource in enumerate(resources):
         if number % SLICE_RESOURCES == 0:
             await asyncio.sleep(0)
         results.append(description.of(resource))

@@ -1,9 +1,12 @@
 """DescribeGroups: the state and members of classic groups.
 
-A group that is not there is Dead; from version 6 on that is GROUP_ID_NOT_FOUND as well.
+A group that is not there is Dead; from version 6 on that is GROUP_ID_NOT_FOUND as well.  Each is told once,
+however often it is named, and after SLICE_GROUPS of them others have their turn.
 """
 
-from typing import TYPE_CHECKING
+import asyncio
+import itertools
+from typing import TYPE_CHECKING, Final
 
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import handles
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from distributedlog.broker.services import Services
 
 NOT_FOUND_SINCE = 6
+SLICE_GROUPS: Final = 100
 
 
 def _refuse(
@@ -36,14 +40,16 @@ def _refuse(
 async def describe_groups(
     services: "Services", request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse:
-    asked = [ask(services, context, group_id, DescribeRequest(group_id)) for group_id in request.groups]
-    replies = await each_reply(asked, DescribeReply)
     groups = []
-    for group_id, reply in zip(request.groups, replies, strict=True):
-        if isinstance(reply, DlogError):
-            groups.append(_refused(group_id, reply.code, str(reply)))
-        else:
-            groups.append(_described(reply, request, context))
+    distinct = iter(dict.fromkeys(request.groups))
+    while group_ids := list(itertools.islice(distinct, SLICE_GROUPS)):
+        asked = [ask(services, context, group_id, DescribeRequest(group_id)) for group_id in group_ids]
+        for group_id, reply in zip(group_ids, await each_reply(asked, DescribeReply), strict=True):
+            if isinstance(reply, DlogError):
+                groups.append(_refused(group_id, reply.code, str(reply)))
+            else:
+                groups.append(_described(reply, request, context))
+        await asyncio.sleep(0)
     return DescribeGroupsResponse(groups=groups)
 
 

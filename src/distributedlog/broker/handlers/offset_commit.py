@@ -25,6 +25,7 @@ from distributedlog.protocol.messages.offset_commit import (
 if TYPE_CHECKING:
     from distributedlog.broker.services import Services
 
+MEMBER_EPOCHS_SINCE = 9
 TOPIC_IDS_SINCE = 10
 
 
@@ -66,6 +67,7 @@ def offset_commit(services: "Services", request: OffsetCommitRequest, context: R
         generation=request.generation_id_or_member_epoch,
         positions=tuple(positions),
         retention_ms=None if request.retention_time_ms < 0 else request.retention_time_ms,
+        knows_epochs=context.api_version >= MEMBER_EPOCHS_SINCE,
     )
 
     def respond(reply: CommitReply) -> OffsetCommitResponse:

@@ -40,6 +40,7 @@ NULL_TOPICS_SINCE = 2
 BATCHED_SINCE = 8
 TOPIC_IDS_SINCE = 10
 NO_OFFSET = -1
+NO_EPOCH = -1
 
 
 class Wanted(NamedTuple):
@@ -88,7 +89,12 @@ def offset_fetch(services: "Services", request: OffsetFetchRequest, context: Req
 
 
 def _ask(
-    services: "Services", context: RequestContext, group_id: str, wanted: list[Wanted] | None
+    services: "Services",
+    context: RequestContext,
+    group_id: str,
+    wanted: list[Wanted] | None,
+    member_id: str | None = None,
+    epoch: int = NO_EPOCH,
 ) -> "asyncio.Future[Reply]":
     partitions = None
     if wanted is not None:
@@ -98,7 +104,7 @@ def _ask(
             if each.name is not None
             for index in each.partitions
         )
-    return ask(services, context, group_id, FetchOffsetsRequest(group_id, partitions))
+    return ask(services, context, group_id, FetchOffsetsRequest(group_id, partitions, member_id, epoch))
 
 
 # --- one group ---------------------------------------------------------------------------------
@@ -144,7 +150,7 @@ async def _several(
     image, version = services.metadata.image, context.api_version
     wanted = [_wanted_by(image, group, version) for group in request.groups]
     asked = [
-        _ask(services, context, group.group_id, each)
+        _ask(services, context, group.group_id, each, group.member_id, group.member_epoch)
         for group, each in zip(request.groups, wanted, strict=True)
     ]
     replies = await each_reply(asked, FetchOffsetsReply)

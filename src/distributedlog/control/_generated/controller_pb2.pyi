@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("header", "register_broker", "heartbeat", "unregister_broker", "create_topics", "delete_topics", "create_partitions", "alter_configs", "incremental_alter_configs", "alter_partitions", "elect_leaders", "allocate_producer_ids", "update_features")
+    __slots__ = ("header", "register_broker", "heartbeat", "unregister_broker", "create_topics", "delete_topics", "create_partitions", "alter_configs", "incremental_alter_configs", "alter_partitions", "elect_leaders", "allocate_producer_ids", "update_features", "alter_quotas", "describe_quorum")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,8 @@ class SubmitRequest(_message.Message):
     ELECT_LEADERS_FIELD_NUMBER: _ClassVar[int]
     ALLOCATE_PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    ALTER_QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_QUORUM_FIELD_NUMBER: _ClassVar[int]
     header: _common_pb2.Header
     register_broker: RegisterBrokerRequest
     heartbeat: HeartbeatRequest
@@ -35,10 +37,12 @@ class SubmitRequest(_message.Message):
     elect_leaders: ElectLeadersRequest
     allocate_producer_ids: AllocateProducerIdsRequest
     update_features: UpdateFeaturesRequest
-    def __init__(self, header: _Optional[_Union[_common_pb2.Header, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., alter_partitions: _Optional[_Union[AlterPartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ...) -> None: ...
+    alter_quotas: AlterQuotasRequest
+    describe_quorum: DescribeQuorumRequest
+    def __init__(self, header: _Optional[_Union[_common_pb2.Header, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., alter_partitions: _Optional[_Union[AlterPartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotasRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
-    __slots__ = ("version", "offset", "error", "nothing", "register_broker", "heartbeat", "topics", "configs", "alter_partitions", "elect_leaders", "producer_ids", "features")
+    __slots__ = ("version", "offset", "error", "nothing", "register_broker", "heartbeat", "topics", "configs", "alter_partitions", "elect_leaders", "producer_ids", "features", "quotas", "quorum")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +55,8 @@ class SubmitReply(_message.Message):
     ELECT_LEADERS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    QUORUM_FIELD_NUMBER: _ClassVar[int]
     version: int
     offset: int
     error: _common_pb2.Error
@@ -63,7 +69,9 @@ class SubmitReply(_message.Message):
     elect_leaders: ElectLeadersReply
     producer_ids: ProducerIdBlock
     features: FeaturesReply
-    def __init__(self, version: _Optional[int] = ..., offset: _Optional[int] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerReply, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., topics: _Optional[_Union[TopicsReply, _Mapping]] = ..., configs: _Optional[_Union[ConfigsReply, _Mapping]] = ..., alter_partitions: _Optional[_Union[AlterPartitionsReply, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersReply, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdBlock, _Mapping]] = ..., features: _Optional[_Union[FeaturesReply, _Mapping]] = ...) -> None: ...
+    quotas: QuotasReply
+    quorum: QuorumReply
+    def __init__(self, version: _Optional[int] = ..., offset: _Optional[int] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerReply, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., topics: _Optional[_Union[TopicsReply, _Mapping]] = ..., configs: _Optional[_Union[ConfigsReply, _Mapping]] = ..., alter_partitions: _Optional[_Union[AlterPartitionsReply, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersReply, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdBlock, _Mapping]] = ..., features: _Optional[_Union[FeaturesReply, _Mapping]] = ..., quotas: _Optional[_Union[QuotasReply, _Mapping]] = ..., quorum: _Optional[_Union[QuorumReply, _Mapping]] = ...) -> None: ...
 
 class Nothing(_message.Message):
     __slots__ = ()
@@ -458,6 +466,82 @@ class FeatureOutcome(_message.Message):
     name: str
     outcome: _common_pb2.Outcome
     def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[_common_pb2.Outcome, _Mapping]] = ...) -> None: ...
+
+class AlterQuotasRequest(_message.Message):
+    __slots__ = ("entities", "validate_only")
+    ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    entities: _containers.RepeatedCompositeFieldContainer[QuotaEdits]
+    validate_only: bool
+    def __init__(self, entities: _Optional[_Iterable[_Union[QuotaEdits, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class QuotaEdits(_message.Message):
+    __slots__ = ("entity", "edits")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    EDITS_FIELD_NUMBER: _ClassVar[int]
+    entity: _containers.RepeatedCompositeFieldContainer[QuotaEntityPart]
+    edits: _containers.RepeatedCompositeFieldContainer[QuotaEdit]
+    def __init__(self, entity: _Optional[_Iterable[_Union[QuotaEntityPart, _Mapping]]] = ..., edits: _Optional[_Iterable[_Union[QuotaEdit, _Mapping]]] = ...) -> None: ...
+
+class QuotaEntityPart(_message.Message):
+    __slots__ = ("kind", "name")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class QuotaEdit(_message.Message):
+    __slots__ = ("key", "limit")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    limit: float
+    def __init__(self, key: _Optional[str] = ..., limit: _Optional[float] = ...) -> None: ...
+
+class QuotasReply(_message.Message):
+    __slots__ = ("entities",)
+    ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    entities: _containers.RepeatedCompositeFieldContainer[QuotaOutcome]
+    def __init__(self, entities: _Optional[_Iterable[_Union[QuotaOutcome, _Mapping]]] = ...) -> None: ...
+
+class QuotaOutcome(_message.Message):
+    __slots__ = ("entity", "outcome")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    entity: _containers.RepeatedCompositeFieldContainer[QuotaEntityPart]
+    outcome: _common_pb2.Outcome
+    def __init__(self, entity: _Optional[_Iterable[_Union[QuotaEntityPart, _Mapping]]] = ..., outcome: _Optional[_Union[_common_pb2.Outcome, _Mapping]] = ...) -> None: ...
+
+class DescribeQuorumRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class QuorumReply(_message.Message):
+    __slots__ = ("leader_id", "term", "high_watermark", "voters", "observers")
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVERS_FIELD_NUMBER: _ClassVar[int]
+    leader_id: int
+    term: int
+    high_watermark: int
+    voters: _containers.RepeatedCompositeFieldContainer[ReplicaProgress]
+    observers: _containers.RepeatedCompositeFieldContainer[ReplicaProgress]
+    def __init__(self, leader_id: _Optional[int] = ..., term: _Optional[int] = ..., high_watermark: _Optional[int] = ..., voters: _Optional[_Iterable[_Union[ReplicaProgress, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaProgress, _Mapping]]] = ...) -> None: ...
+
+class ReplicaProgress(_message.Message):
+    __slots__ = ("node_id", "log_end_offset", "heard_ms", "caught_up_ms")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HEARD_MS_FIELD_NUMBER: _ClassVar[int]
+    CAUGHT_UP_MS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    log_end_offset: int
+    heard_ms: int
+    caught_up_ms: int
+    def __init__(self, node_id: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., heard_ms: _Optional[int] = ..., caught_up_ms: _Optional[int] = ...) -> None: ...
 
 class WatchMetadataRequest(_message.Message):
     __slots__ = ("header", "from_offset")

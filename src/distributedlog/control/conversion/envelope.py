@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from distributedlog.control._generated import common_pb2
 from distributedlog.control._generated import controller_pb2 as pb
 from distributedlog.control.contract import ControllerReply
-from distributedlog.control.conversion import brokers, configs, partitions, topics
+from distributedlog.control.conversion import brokers, configs, partitions, quorum, quotas, topics
 from distributedlog.control.conversion.checks import Budget
 from distributedlog.control.conversion.errors import error, error_from
 from distributedlog.controller import requests
@@ -28,7 +28,8 @@ from distributedlog.model.errors import (
 )
 from distributedlog.ports.executor import Outcome
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
+"""2: quotas, and what the quorum is asked.  Whoever speaks 1 refuses those requests, and nothing else."""
 VERSION_REQUIRED: Final = 1
 """Of whoever is to understand what this version writes."""
 SUBMIT_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -83,6 +84,10 @@ _REQUESTS: Final[Mapping[str, _Kind]] = {
     "update_features": _Kind(
         requests.UpdateFeaturesRequest, configs.update_features, configs.update_features_from
     ),
+    "alter_quotas": _Kind(requests.AlterQuotasRequest, quotas.alter_quotas, quotas.alter_quotas_from),
+    "describe_quorum": _Kind(
+        requests.DescribeQuorumRequest, quorum.describe_quorum, quorum.describe_quorum_from
+    ),
 }
 _RESPONSES: Final[Mapping[str, _Kind]] = {
     "register_broker": _Kind(
@@ -101,6 +106,8 @@ _RESPONSES: Final[Mapping[str, _Kind]] = {
     ),
     "producer_ids": _Kind(requests.ProducerIdBlock, brokers.producer_ids, brokers.producer_ids_from),
     "features": _Kind(requests.FeaturesReply, configs.features_reply, configs.features_reply_from),
+    "quotas": _Kind(requests.QuotasReply, quotas.quotas_reply, quotas.quotas_reply_from),
+    "quorum": _Kind(requests.QuorumReply, quorum.quorum_reply, quorum.quorum_reply_from),
 }
 _REQUEST_FIELDS: Final = {kind.of: field for field, kind in _REQUESTS.items()}
 _RESPONSE_FIELDS: Final = {kind.of: field for field, kind in _RESPONSES.items()}

@@ -234,6 +234,48 @@ const operations = {
     withAdmin(async admin => ({
       ids: (await admin.describeCluster()).brokers.map(({ nodeId }) => nodeId).sort(),
     })),
+
+  trial: request =>
+    withAdmin(async admin => {
+      await admin.createTopics({ validateOnly: true, waitForLeaders: false, topics: [{ topic: request.topic }] })
+      return {}
+    }),
+
+  trim: request =>
+    withAdmin(async admin => {
+      const partitions = [{ partition: request.partition, offset: String(request.before) }]
+      await admin.fetchTopicMetadata({ topics: [request.topic] })
+      await admin.deleteTopicRecords({ topic: request.topic, partitions })
+      const found = await admin.fetchTopicOffsets(request.topic)
+      return { start: Number(found.find(({ partition }) => partition === request.partition).low) }
+    }),
+
+  unset_config: request =>
+    withAdmin(async admin => {
+      const resource = { type: ConfigResourceTypes.TOPIC, name: request.topic, configEntries: [] }
+      await admin.alterConfigs({ resources: [resource] })
+      return {}
+    }),
+
+  broker_config: request =>
+    withAdmin(async admin => {
+      const { resources } = await admin.describeConfigs({
+        resources: [{ type: ConfigResourceTypes.BROKER, name: String(request.id) }],
+      })
+      const entry = resources[0].configEntries.find(({ configName }) => configName === request.name)
+      return { value: entry.configValue }
+    }),
+
+  set_broker_config: request =>
+    withAdmin(async admin => {
+      const configEntries = [{ name: request.name, value: request.value }]
+      await admin.alterConfigs({
+        resources: [{ type: ConfigResourceTypes.BROKER, name: String(request.id), configEntries }],
+      })
+      return {}
+    }),
+
+  offsets: request => operations.bounds(request),
 }
 
 const answerTo = async line => {

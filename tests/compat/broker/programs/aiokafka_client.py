@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
@@ -154,6 +154,42 @@ class Aiokafka:
             described = await admin.describe_cluster()
         return {"ids": sorted(broker["node_id"] for broker in described["brokers"])}
 
+    async def trial(self, request: Request) -> Answer:
+        async with self._admin() as admin:
+            made = await admin.create_topics([NewTopic(request["topic"], 1, 1)], validate_only=True)
+            check(made.topic_errors)
+        return {}
+
+    async def trim(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        async with self._admin() as admin:
+            deleted = await admin.delete_records({place: RecordsToDelete(request["before"])})
+        return {"start": deleted[place]}
+
+    async def unset_config(self, request: Request) -> Answer:
+        """It replaces all of them, so none is left."""
+        async with self._admin() as admin:
+            resource = ConfigResource(ConfigResourceType.TOPIC, request["topic"], configs={})
+            for answer in await admin.alter_configs([resource]):
+                check([(name, code) for code, _, _, name in answer.resources])
+        return {}
+
+    async def broker_config(self, request: Request) -> Answer:
+        async with self._admin() as admin:
+            resource = ConfigResource(ConfigResourceType.BROKER, str(request["id"]))
+            (answer,) = await admin.describe_configs([resource])
+        ((code, _, _, name, entries),) = answer.resources
+        check([(name, code)])
+        return {"value": {entry[0]: entry[1] for entry in entries}[request["name"]]}
+
+    async def set_broker_config(self, request: Request) -> Answer:
+        wanted = {request["name"]: request["value"]}
+        async with self._admin() as admin:
+            resource = ConfigResource(ConfigResourceType.BROKER, str(request["id"]), configs=wanted)
+            for answer in await admin.alter_configs([resource]):
+                check([(name, code) for code, _, _, name in answer.resources])
+        return {}
+
 
 def check(answers: Any) -> None:
     """aiokafka hands over the error codes of an administrative answer as they are."""
@@ -177,7 +213,8 @@ def main() -> None:
     offered = (
         client.produce, client.consume, client.seek, client.times, client.bounds, client.create,
         client.delete, client.list, client.describe, client.grow, client.set_config, client.config,
-        client.brokers,
+        client.brokers, client.trial, client.trim, client.unset_config, client.broker_config,
+        client.set_broker_config,
     )  # fmt: skip
     serve({operation.__name__: telling(operation) for operation in offered})
 

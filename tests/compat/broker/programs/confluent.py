@@ -4,8 +4,10 @@ import sys
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka._model import ElectionType
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -22,6 +24,8 @@ from tests.compat.broker.programs.lines import (
 )
 
 NO_OFFSET = -1
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 def refused(error: KafkaError) -> RefusedError:
@@ -166,6 +170,48 @@ class Confluent:
         described = self._admin.describe_cluster().result(PATIENCE_SECONDS)
         return {"ids": sorted(node.id for node in described.nodes)}
 
+    def trial(self, request: Request) -> Answer:
+        topic = NewTopic(request["topic"], num_partitions=1, replication_factor=1)
+        made = self._admin.create_topics([topic], validate_only=True)
+        made[request["topic"]].result(PATIENCE_SECONDS)
+        return {}
+
+    def trim(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"], request["before"])
+        deleted = self._admin.delete_records([place])[place].result(PATIENCE_SECONDS)
+        return {"start": deleted.low_watermark}
+
+    def unset_config(self, request: Request) -> Answer:
+        entry = ConfigEntry(request["name"], None, incremental_operation=AlterConfigOpType.DELETE)
+        resource = ConfigResource(ResourceType.TOPIC, request["topic"], incremental_configs=[entry])
+        self._admin.incremental_alter_configs([resource])[resource].result(PATIENCE_SECONDS)
+        return {}
+
+    def broker_config(self, request: Request) -> Answer:
+        resource = ConfigResource(ResourceType.BROKER, str(request["id"]))
+        entries = self._admin.describe_configs([resource])[resource].result(PATIENCE_SECONDS)
+        return {"value": entries[request["name"]].value}
+
+    def set_broker_config(self, request: Request) -> Answer:
+        entry = ConfigEntry(request["name"], request["value"], incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.BROKER, str(request["id"]), incremental_configs=[entry])
+        self._admin.incremental_alter_configs([resource])[resource].result(PATIENCE_SECONDS)
+        return {}
+
+    def offsets(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        found = [
+            self._admin.list_offsets({place: spec})[place].result(PATIENCE_SECONDS).offset
+            for spec in (EARLIEST, LATEST)
+        ]
+        return {"start": found[0], "end": found[1]}
+
+    def elect(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        elected = self._admin.elect_leaders(ElectionType.PREFERRED, [place]).result(PATIENCE_SECONDS)
+        error = elected[place]
+        return {"code": 0 if error is None else error.code()}
+
 
 def telling(operation: Operation) -> Operation:
     """With the error code that confluent-kafka hides in its exception."""
@@ -184,7 +230,8 @@ def main() -> None:
     offered = (
         client.produce, client.consume, client.seek, client.times, client.bounds, client.create,
         client.delete, client.list, client.describe, client.grow, client.set_config, client.config,
-        client.brokers,
+        client.brokers, client.trial, client.trim, client.unset_config, client.broker_config,
+        client.set_broker_config, client.offsets, client.elect,
     )  # fmt: skip
     serve({operation.__name__: telling(operation) for operation in offered})
 

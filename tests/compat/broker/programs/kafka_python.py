@@ -1,10 +1,13 @@
 """kafka-python as a client program: `python -m tests.compat.broker.programs.kafka_python BOOTSTRAP`."""
 
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import KafkaError
 
 from tests.compat.broker.programs.lines import (
@@ -146,8 +149,9 @@ class KafkaPython:
     def set_config(self, request: Request) -> Answer:
         admin = self._admin()
         wanted = {request["name"]: request["value"]}
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, request["topic"], wanted)])
+        told = admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, request["topic"], wanted)])
         admin.close()
+        check(told)
         return {}
 
     def config(self, request: Request) -> Answer:
@@ -162,6 +166,115 @@ class KafkaPython:
         described = admin.describe_cluster()
         admin.close()
         return {"ids": sorted(broker["broker_id"] for broker in described["brokers"])}
+
+    @contextmanager
+    def _administrator(self) -> Iterator[KafkaAdminClient]:
+        admin = self._admin()
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+    def trial(self, request: Request) -> Answer:
+        with self._administrator() as admin:
+            admin.create_topics(
+                {request["topic"]: {"num_partitions": 1, "replication_factor": 1}}, validate_only=True
+            )
+        return {}
+
+    def trim(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        with self._administrator() as admin:
+            deleted = admin.delete_records({place: request["before"]})
+        return {"start": deleted[place]["low_watermark"]}
+
+    def unset_config(self, request: Request) -> Answer:
+        with self._administrator() as admin:
+            resource = ConfigResource(ConfigResourceType.TOPIC, request["topic"], [request["name"]])
+            check(admin.reset_configs([resource]))
+        return {}
+
+    def broker_config(self, request: Request) -> Answer:
+        name = str(request["id"])
+        with self._administrator() as admin:
+            resource = ConfigResource(ConfigResourceType.BROKER, name)
+            described = admin.describe_configs([resource], config_filter="all")
+        return {"value": described["broker"][name][request["name"]]["value"]}
+
+    def set_broker_config(self, request: Request) -> Answer:
+        wanted = {request["name"]: request["value"]}
+        with self._administrator() as admin:
+            resource = ConfigResource(ConfigResourceType.BROKER, str(request["id"]), wanted)
+            check(admin.alter_configs([resource]))
+        return {}
+
+    def offsets(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        with self._administrator() as admin:
+            start, end = (
+                admin.list_partition_offsets({place: spec})[place].offset
+                for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
+            )
+        return {"start": start, "end": end}
+
+    def elect(self, request: Request) -> Answer:
+        wanted = {request["topic"]: [request["partition"]]}
+        with self._administrator() as admin:
+            elected = admin.elect_leaders(0, wanted, raise_errors=False)
+        ((told,),) = (topic.partition_result for topic in elected.replica_election_results)
+        return {"code": told.error_code}
+
+    def log_dirs(self, request: Request) -> Answer:
+        with self._administrator() as admin:
+            told = admin.describe_log_dirs([request["topic"]])
+        sizes = {
+            partition["partition_index"]: partition["partition_size"]
+            for broker in told
+            for directory in broker["log_dirs"]
+            for topic in directory["topics"]
+            for partition in topic["partitions"]
+        }
+        return {"sizes": [sizes[index] for index in sorted(sizes)]}
+
+    def producers(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        with self._administrator() as admin:
+            return {"count": len(admin.describe_producers([place])[place].active_producers)}
+
+    def quorum(self, request: Request) -> Answer:
+        with self._administrator() as admin:
+            ((told,),) = (topic["partitions"] for topic in admin.describe_metadata_quorum()["topics"])
+        return {
+            "leader": told["leader_id"],
+            "voters": [each["replica_id"] for each in told["current_voters"]],
+        }
+
+    def features(self, request: Request) -> Answer:
+        with self._administrator() as admin:
+            features = admin.describe_features()
+        return {"levels": {name: feature["finalized"][1] for name, feature in features.items()}}
+
+    def raise_feature(self, request: Request) -> Answer:
+        with self._administrator() as admin:
+            admin.update_features({request["name"]: request["level"]})
+        return {}
+
+    def resources(self, request: Request) -> Answer:
+        with self._administrator() as admin:
+            return {"topics": sorted(admin.list_config_resources(["TOPIC"])["topic"])}
+
+    def topic_partitions(self, request: Request) -> Answer:
+        with self._administrator() as admin:
+            (told,) = admin.describe_topic_partitions([request["topic"]])["topics"]
+        return {"partitions": len(told["partitions"])}
+
+
+def check(outcomes: Any) -> None:
+    """kafka-python tells what became of settings in words, the error's number in front."""
+    for told in (each for of_kind in outcomes.values() for each in of_kind.values()):
+        number = re.match(r"\[Error (\d+)\]", str(told))
+        if number is not None:
+            raise RefusedError(int(number[1]), str(told))
 
 
 def telling(operation: Operation) -> Operation:
@@ -179,7 +292,9 @@ def main() -> None:
     offered = (
         client.produce, client.consume, client.seek, client.times, client.bounds, client.create,
         client.delete, client.list, client.describe, client.grow, client.set_config, client.config,
-        client.brokers,
+        client.brokers, client.trial, client.trim, client.unset_config, client.broker_config,
+        client.set_broker_config, client.offsets, client.elect, client.log_dirs, client.producers,
+        client.quorum, client.features, client.raise_feature, client.resources, client.topic_partitions,
     )  # fmt: skip
     serve({operation.__name__: telling(operation) for operation in offered})
 

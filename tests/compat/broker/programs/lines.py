@@ -17,7 +17,15 @@ with its "offset" too where it was read.  The operations, of which a program off
     create    topic, partitions, configs         delete     topic           list       -> topics
     describe  topic -> partitions (a count)      grow       topic, partitions
     set_config  topic, name, value               config     topic, name -> value
-    brokers   -> ids
+    brokers   -> ids                             trial      topic: validated and not made
+    trim      topic, partition, before -> start  unset_config  topic, name
+    broker_config  id, name -> value             set_broker_config  id, name, value
+    offsets   topic, partition -> start, end     asked by the administrator, not by a consumer
+    elect     topic, partition -> code           the protocol's outcome of electing its preferred leader
+    log_dirs  topic -> sizes, by partition       producers  topic, partition -> count
+    quorum    -> leader, voters                  features   -> levels, by name
+    raise_feature  name, level                   resources  -> topics
+    topic_partitions  topic -> partitions (a count)
 
 A program ends when its stdin does.
 """

@@ -20,8 +20,10 @@ from distributedlog.controller.image import Endpoint, MetadataImage
 from distributedlog.controller.requests import (
     AllocateProducerIdsRequest,
     CreateTopicsRequest,
+    DescribeQuorumRequest,
     NewTopic,
     ProducerIdBlock,
+    QuorumReply,
     Request,
     Response,
 )
@@ -46,6 +48,8 @@ class _Controller:
         self.asked: list[tuple[Request, int]] = []
         self.failure: DlogError | None = None
         self.is_visible = True
+        self.quorum: QuorumReply | None = None
+        """What consensus says of itself, which is not the machine's to know."""
         self._stage = stage
         self._replica = replica
 
@@ -53,6 +57,8 @@ class _Controller:
         self.asked.append((request, timeout_ms))
         if self.failure is not None:
             raise self.failure
+        if isinstance(request, DescribeQuorumRequest) and self.quorum is not None:
+            return self.quorum
         response = self._stage.ask(request, object)
         await asyncio.sleep(0)
         if self.is_visible:

@@ -8,7 +8,7 @@ from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import load_handlers
 from distributedlog.broker.handlers.api_versions import api_versions, unknown_version
 from distributedlog.broker.services import Services
-from distributedlog.controller.features import LEVEL_MAX, LEVEL_MIN, METADATA_FEATURE
+from distributedlog.controller.features import GROUP_FEATURE, LEVEL_MAX, LEVEL_MIN, METADATA_FEATURE
 from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.records import BrokerFeature, FeatureLevelSet, RegisterBroker
 from distributedlog.model.error_codes import ErrorCode
@@ -110,10 +110,8 @@ def test_features_are_those_of_the_registration_and_of_the_cluster() -> None:
 
 def test_a_broker_that_is_not_registered_yet_says_what_it_was_built_with() -> None:
     response = asked(4)
-    (feature,) = response.supported_features
-    assert (feature.name, feature.min_version, feature.max_version) == (
-        METADATA_FEATURE,
-        LEVEL_MIN,
-        LEVEL_MAX,
-    )
+    assert {each.name: (each.min_version, each.max_version) for each in response.supported_features} == {
+        METADATA_FEATURE: (LEVEL_MIN, LEVEL_MAX),
+        GROUP_FEATURE: (0, 1),
+    }
     assert response.finalized_features == []

@@ -150,6 +150,14 @@ def test_what_has_no_settings_here_is_refused(kind: int, name: str, code: ErrorC
     assert result.error_message
 
 
+def test_a_resource_that_is_named_often_is_told_once() -> None:
+    broker = Broker()
+    broker.create("t")
+    resources = [DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=None)]
+    response = broker.ask(DescribeConfigsRequest(resources=resources * 1_000), 4, DescribeConfigsResponse)
+    assert [each.resource_name for each in response.results] == ["t"]
+
+
 def test_each_resource_stands_for_itself() -> None:
     broker = Broker()
     broker.create("t")

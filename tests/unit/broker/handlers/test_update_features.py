@@ -1,6 +1,6 @@
 import pytest
 
-from distributedlog.controller.features import METADATA_FEATURE
+from distributedlog.controller.features import LEVEL_MAX, METADATA_FEATURE
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import RequestTimedOutError
 from distributedlog.protocol.messages.update_features import (
@@ -63,7 +63,7 @@ def test_there_is_no_way_down(version: int, kind: int) -> None:
     broker = Broker()
     response = ask(broker, (METADATA_FEATURE, 1), version=version, kind=kind)
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert broker.image.level == 2
+    assert broker.image.level == LEVEL_MAX
 
 
 @pytest.mark.parametrize("version", EVERY)

@@ -1,0 +1,123 @@
+"""ConsumerGroupDescribe: consumer groups, their epochs, and what their members have and are to have.
+
+A classic group is none: GROUP_ID_NOT_FOUND, as of one that is not there.  Topics that are gone are left out
+of assignments.  Each group is told once, however often it is named, and after SLICE_GROUPS of them others
+have their turn.
+"""
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from distributedlog.broker.context import RequestContext
+from distributedlog.broker.dispatch import handles
+from distributedlog.broker.handlers._cluster import NOT_ASKED_FOR
+from distributedlog.broker.handlers._groups import (
+    GROUP_OPERATIONS,
+    ask,
+    check_consumer_groups,
+    each_reply,
+    told,
+)
+from distributedlog.controller.image import MetadataImage
+from distributedlog.groups.consumer.records import by_topic
+from distributedlog.groups.consumer.topics import Slots
+from distributedlog.groups.requests import (
+    DescribeConsumerGroupReply,
+    DescribeConsumerGroupRequest,
+    DescribedConsumer,
+)
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import DlogError
+from distributedlog.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from distributedlog.broker.services import Services
+
+CLASSIC_MEMBER = 0
+CONSUMER_MEMBER = 1
+SLICE_GROUPS: Final = 100
+
+
+def _refuse(
+    request: ConsumerGroupDescribeRequest, context: RequestContext, code: ErrorCode, text: str
+) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(groups=[_refused(each, code, text) for each in request.group_ids])
+
+
+@handles(ConsumerGroupDescribeRequest, versions=(0, 1), refuse=_refuse)
+async def consumer_group_describe(
+    services: "Services", request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
+    check_consumer_groups(services)
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
+    groups = []
+    distinct = iter(dict.fromkeys(request.group_ids))
+    while group_ids := list(itertools.islice(distinct, SLICE_GROUPS)):
+        asked = [ask(services, context, each, DescribeConsumerGroupRequest(each)) for each in group_ids]
+        replies = await each_reply(asked, DescribeConsumerGroupReply)
+        for group_id, reply in zip(group_ids, replies, strict=True):
+            if isinstance(reply, DlogError):
+                groups.append(_refused(group_id, reply.code, str(reply)))
+            else:
+                groups.append(_described(reply, services.metadata.image, operations))
+        await asyncio.sleep(0)
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _refused(group_id: str, code: ErrorCode, text: str) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=told(code),
+        error_message=text,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def _described(reply: DescribeConsumerGroupReply, image: MetadataImage, operations: int) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=reply.group_id,
+        group_state=reply.state,
+        group_epoch=reply.epoch,
+        assignment_epoch=reply.target_epoch,
+        assignor_name=reply.assignor,
+        members=[_member(each, image) for each in reply.members],
+        authorized_operations=operations,
+    )
+
+
+def _member(member: DescribedConsumer, image: MetadataImage) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        subscribed_topic_regex=member.pattern or "",
+        assignment=_assignment(member.assigned, image),
+        target_assignment=_assignment(member.target, image),
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+    )
+
+
+def _assignment(slots: Slots, image: MetadataImage) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=partitions)
+            for topic_id, partitions in by_topic(slots)
+            if (topic := image.topics.get(topic_id)) is not None
+        ]
+    )

@@ -1,0 +1,123 @@
+"""What the requests of one connection are charged against its client's quotas.
+
+    request                          charged                              against
+    Produce                          its size                             producer_byte_rate
+    Fetch, not of a follower         the size of its answer               consumer_byte_rate
+    every one                        the time that handling it took       request_percentage
+    CreateTopics, CreatePartitions,
+    DeleteTopics                     the partitions it is about           controller_mutation_rate
+
+Who has to wait is told so in the answer (`throttle_time_ms`), which leaves at once, and nothing more is read
+from the connection until the time is over: so those wait, too, who do not look.  Of several waits the longest
+counts.  Versions of the last row that know THROTTLING_QUOTA_EXCEEDED are refused by it while their client has
+used more than it may; older ones are done, and their client waits.
+
+The time that handling took is that of the first phase; what happens later, on other threads or while the
+answer is parked, is nobody's.  Followers are brokers of this cluster: what they fetch is not charged.
+"""
+
+from typing import Final
+
+from distributedlog.broker.quotas import Account, ClientQuotas, Meter
+from distributedlog.controller.image import MetadataImage
+from distributedlog.protocol.api_keys import ApiKey
+from distributedlog.protocol.messages.create_partitions import CreatePartitionsRequest
+from distributedlog.protocol.messages.create_topics import CreateTopicsRequest
+from distributedlog.protocol.messages.delete_topics import DeleteTopicsRequest
+from distributedlog.protocol.messages.fetch import FetchRequest
+from distributedlog.protocol.schema import Message
+
+STRICT_FROM: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.CREATE_PARTITIONS: 3, ApiKey.DELETE_TOPICS: 5}
+"""The first versions that know THROTTLING_QUOTA_EXCEEDED."""
+
+
+class Toll:
+    """Of one connection.  Made once there are quotas at all."""
+
+    __slots__ = ("_account", "_is_follower", "_principal", "_quotas")
+
+    def __init__(self, quotas: ClientQuotas, principal: str) -> None:
+        self._quotas = quotas
+        self._principal = principal
+        self._account: Account | None = None
+        self._is_follower = False
+
+    def _of(self, client_id: str | None) -> Account:
+        account = self._account
+        if account is None or account.generation != self._quotas.generation or account.client_id != client_id:
+            account = self._account = self._quotas.account(self._principal, client_id)
+        return account
+
+    def _charge(self, meter: Meter | None, amount: int, now_ms: int) -> int:
+        if meter is None:
+            return 0
+        throttle_ms = meter.charge(amount, now_ms)
+        if throttle_ms:
+            self._quotas.note(meter.key, throttle_ms)
+        return throttle_ms
+
+    def refusal_ms(self, api_key: int, version: int, client_id: str | None, now_ms: int) -> int:
+        """How long this request is to wait before it may be made at all; 0: it is handled now."""
+        strict_from = STRICT_FROM.get(ApiKey(api_key))
+        if strict_from is None or version < strict_from:
+            return 0
+        meter = self._of(client_id).mutations
+        wait_ms = 0 if meter is None else meter.wait_ms(now_ms)
+        if meter is not None and wait_ms:
+            self._quotas.note(meter.key, wait_ms)
+        return wait_ms
+
+    def charge_request(
+        self,
+        request: Message,
+        client_id: str | None,
+        image: MetadataImage,
+        *,
+        size: int,
+        seconds: float,
+        now_ms: int,
+    ) -> int:
+        """For how long its client is to wait."""
+        account = self._of(client_id)
+        api_key = request.api_key
+        if isinstance(request, FetchRequest):
+            self._is_follower = _replica_id(request) in image.brokers
+        throttle_ms = 0
+        if not self._is_follower:
+            throttle_ms = self._charge(account.requests, int(seconds * 1_000_000), now_ms)
+        if api_key == ApiKey.PRODUCE:
+            throttle_ms = max(throttle_ms, self._charge(account.produced, size, now_ms))
+        elif account.mutations is not None and api_key in STRICT_FROM:
+            throttle_ms = max(throttle_ms, self._charge(account.mutations, mutations(request, image), now_ms))
+        return throttle_ms
+
+    def charge_answer(self, api_key: int, client_id: str | None, size: int, now_ms: int) -> int:
+        if api_key != ApiKey.FETCH or self._is_follower:
+            return 0
+        return self._charge(self._of(client_id).fetched, size, now_ms)
+
+
+def _replica_id(request: FetchRequest) -> int:
+    state = request.replica_state
+    return request.replica_id if state is None else state.replica_id
+
+
+def mutations(request: Message, image: MetadataImage) -> int:
+    """How many partitions a request would have made or removed."""
+    if isinstance(request, CreateTopicsRequest):
+        made = (len(each.assignments) or max(1, each.num_partitions) for each in request.topics)
+        return 0 if request.validate_only else sum(made)
+    if isinstance(request, CreatePartitionsRequest):
+        added = (each.count - _partitions(image, each.name) for each in request.topics)
+        return 0 if request.validate_only else sum(max(0, count) for count in added)
+    if isinstance(request, DeleteTopicsRequest):
+        names = {*request.topic_names, *(each.name for each in request.topics if each.name is not None)}
+        by_id = (image.topics.get(each.topic_id) for each in request.topics if each.name is None)
+        of_ids = sum(len(topic.partitions) for topic in by_id if topic is not None)
+        return of_ids + sum(_partitions(image, name) for name in names)
+    return 0
+
+
+def _partitions(image: MetadataImage, name: str) -> int:
+    topic = image.topic_named(name)
+    return 0 if topic is None else len(topic.partitions)
