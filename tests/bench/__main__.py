@@ -16,6 +16,10 @@ SECTIONS = {
     "protocol": ("tests.bench.protocol",),
     "control": ("tests.bench.control",),
     "broker": ("tests.bench.broker",),
+    "groups": ("tests.bench.groups",),
+    "hostile": ("tests.bench.hostile",),
+    "flat": ("tests.bench.flat",),
+    "upkeep": ("tests.bench.upkeep",),
 }
 
 

@@ -26,7 +26,7 @@ FETCH_SECONDS_MAX: Final = 300
 START_SECONDS_MAX: Final = 60.0
 RETRY_SECONDS: Final = 0.002
 CLUSTER_ID: Final = "YmVuY2gtYmVuY2gtYmVuYw"
-SHARED: Final = {"log.segment.delete.delay.ms": "1000"}
+SHARED: Final = {"log.segment.delete.delay.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
 
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>bench</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>

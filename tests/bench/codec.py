@@ -12,7 +12,8 @@ from collections.abc import Callable
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from distributedlog.records import kernel
-from distributedlog.records.arrow import decode_to_arrow, encode_from_arrow
+from distributedlog.records.arrow import decode_to_arrow
+from distributedlog.records.arrow_write import encode_from_arrow
 from distributedlog.records.batch import scan
 from distributedlog.records.record import Record, decode_batch, encode_batch
 from tests.bench.figures import Figure, at_least, at_most, medians

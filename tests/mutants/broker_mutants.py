@@ -76,4 +76,32 @@ MUTANTS = [
         "        if True:\n",
         f"{B}/test_forwarding.py",
     ),
+    Mutant(
+        "an address with many connections makes all others wait for all of them",
+        "broker/turns.py",
+        "        elif now_ms >= self._ends_ms and host in self._begun:\n",
+        "        elif now_ms < 0:\n",
+        f"{B}/test_turns.py {B}/test_connection_fairness.py",
+    ),
+    Mutant(
+        "a reader that stopped is kept for all that it took before",
+        "broker/connection.py",
+        "                self._blocked_since_ms + limits.stalled_ms_max,\n",
+        "                self._blocked_since_ms + limits.stalled_ms_max * 1000,\n",
+        f"{B}/test_connection_fairness.py",
+    ),
+    Mutant(
+        "made-up producers are remembered without end",
+        "broker/upkeep.py",
+        "        if total <= PRODUCERS_PER_LOG_MAX:\n",
+        "        if total >= 0:\n",
+        f"{B}/test_upkeep.py",
+    ),
+    Mutant(
+        "a bomb is opened as far as it goes",
+        "storage/append.py",
+        "            limits = _limits_of_opened(config, limits)\n",
+        "            pass\n",
+        "tests/unit/storage/test_append.py",
+    ),
 ]

@@ -4,10 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants import broker_mutants, controller_mutants, storage_mutants
+from tests.mutants import (
+    admin_mutants,
+    adoption_mutants,
+    broker_mutants,
+    controller_mutants,
+    groups_mutants,
+    storage_mutants,
+)
 from tests.mutants.harness import Mutant, assert_caught, run_tests, seed
 
-MUTANTS = [*storage_mutants.MUTANTS, *controller_mutants.MUTANTS, *broker_mutants.MUTANTS]
+MUTANTS = [
+    *storage_mutants.MUTANTS,
+    *controller_mutants.MUTANTS,
+    *broker_mutants.MUTANTS,
+    *groups_mutants.MUTANTS,
+    *admin_mutants.MUTANTS,
+    *adoption_mutants.MUTANTS,
+]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))

@@ -8,12 +8,23 @@ gives the same trace.
 import argparse
 import sys
 import time
+from collections.abc import Callable
 
-from tests.simulation import control_faults, faults
+from tests.simulation import control_faults, faults, groups_faults
 from tests.simulation.control_cluster import ControlCluster
+from tests.simulation.groups_cluster import GroupsCluster
 from tests.simulation.raft_cluster import RaftCluster
 
-FLAVOURS = {"raft": faults.FLAVOURS, "control": control_faults.FLAVOURS}
+CLUSTERS: dict[str, Callable[[int, int | None, str | None], RaftCluster | ControlCluster | GroupsCluster]] = {
+    "raft": RaftCluster,
+    "control": ControlCluster,
+    "groups": GroupsCluster,
+}
+FLAVOURS = {
+    "raft": faults.FLAVOURS,
+    "control": control_faults.FLAVOURS,
+    "groups": groups_faults.FLAVOURS,
+}
 
 
 def main() -> int:
@@ -53,8 +64,7 @@ def _parse() -> argparse.Namespace:
 
 
 def _run(seed: int, arguments: argparse.Namespace) -> bool:
-    made = RaftCluster if arguments.kind == "raft" else ControlCluster
-    cluster = made(seed, arguments.nodes, arguments.flavour)
+    cluster = CLUSTERS[arguments.kind](seed, arguments.nodes, arguments.flavour)
     try:
         report = cluster.run(arguments.seconds)
     except Exception as error:
@@ -63,7 +73,7 @@ def _run(seed: int, arguments: argparse.Namespace) -> bool:
             print(line)
         return False
     print(
-        f"seed {seed} ok: {report.flavour}, {report.nodes} voters, {report.terms} terms, "
+        f"seed {seed} ok: {report.flavour}, {report.nodes} nodes, {report.terms} terms, "
         f"{report.decided} decided, {report.operations} operations, "
         f"{report.messages} messages, {report.events} events"
     )

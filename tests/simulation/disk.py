@@ -306,6 +306,10 @@ class SimDisk:
         self._node(path)
         return max(0, self.room_bytes)
 
+    def total_bytes(self, path: str) -> int:
+        self._node(path)
+        return UNLIMITED_BYTES if self.capacity_bytes is None else self.capacity_bytes
+
     # -- what a test does to it
 
     def crash(self, mode: CrashMode = "drop") -> None:

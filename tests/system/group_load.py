@@ -1,5 +1,6 @@
 """Members of groups under load, some of which are killed; and what the group has read in the end."""
 
+import signal
 import subprocess
 import time
 from collections import defaultdict
@@ -37,6 +38,20 @@ class GroupLoad(Load):
         assert client.wait(PATIENCE_SECONDS) == 0
         self._killed.append(client)
         self._ends_expected += 1
+
+    def doze(self, name: str, seconds: float) -> None:
+        """It stops polling for a while, and is alive all the time."""
+        client = self._clients[name]
+        assert client.stdin is not None
+        client.stdin.write(f"doze {seconds}\n")
+        client.stdin.flush()
+
+    def stop_still(self, name: str) -> None:
+        """Nothing of its process runs."""
+        self._clients[name].send_signal(signal.SIGSTOP)
+
+    def go_on(self, name: str) -> None:
+        self._clients[name].send_signal(signal.SIGCONT)
 
     def next_told(self, deadline: float) -> dict[str, Any]:
         line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))

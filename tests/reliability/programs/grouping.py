@@ -1,7 +1,8 @@
 """confluent-kafka's consumer as a member of a group: BOOTSTRAP TOPIC PARTITIONS GROUP.MEMBER.STRATEGY.
 
 It tells what it is assigned, in which generation; what it polls; and what it has committed, which it reads
-back whenever it is assigned something.
+back whenever it is assigned something.  With the strategy `consumer` it speaks the protocol of KIP-848, in
+which an epoch is what a generation is.
 """
 
 import contextlib
@@ -19,11 +20,23 @@ from tests.reliability.programs.stopping import stopping
 from tests.reliability.programs.values import from_bytes
 
 SESSION_MS = 2_000
+POLL_INTERVAL_MS = 3_000
 HEARTBEAT_MS = 300
 POLL_SECONDS = 0.2
 ASK_SECONDS = 5.0
 RECORDS_MAX = 200
 GENERATION_AT = len(b"CGMDv2:")
+
+
+def protocol(strategy: str) -> dict[str, Any]:
+    if strategy == "consumer":
+        return {"group.protocol": "consumer"}
+    return {
+        "partition.assignment.strategy": strategy,
+        "session.timeout.ms": SESSION_MS,
+        "max.poll.interval.ms": POLL_INTERVAL_MS,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+    }
 
 
 class GroupMember:
@@ -36,17 +49,15 @@ class GroupMember:
         settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "group.id": self.group,
-            "partition.assignment.strategy": strategy,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
             "fetch.wait.max.ms": 100,
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
             "topic.metadata.refresh.interval.ms": 1_000,
             "on_commit": self.committed,
             "log_level": 0,
+            **protocol(strategy),
         }
         self.consumer = Consumer(settings)
         self.consumer.subscribe([topic], on_assign=self.assigned)
@@ -100,6 +111,7 @@ def main() -> None:
     member, stop = GroupMember(bootstrap, topic, name), stopping()
     while not stop.is_set():
         member.step()
+        stop.doze()
     member.consumer.close()
 
 

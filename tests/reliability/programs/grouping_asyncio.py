@@ -12,6 +12,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
 from tests.reliability.history import Place, Seen
@@ -20,10 +21,15 @@ from tests.reliability.programs.stopping import stopping
 from tests.reliability.programs.values import from_bytes
 
 SESSION_MS = 2_000
+POLL_INTERVAL_MS = 3_000
 HEARTBEAT_MS = 300
 POLL_MS = 200
 RECORDS_MAX = 200
-STRATEGIES = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+STRATEGIES = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+}
 
 
 class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -39,6 +45,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             session_timeout_ms=SESSION_MS,
+            max_poll_interval_ms=POLL_INTERVAL_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
             metadata_max_age_ms=1_000,
             retry_backoff_ms=50,
@@ -60,6 +67,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             while not stop.is_set():
                 await self.step()
+                await asyncio.sleep(stop.doze_seconds)
+                stop.doze_seconds = 0.0
         finally:
             await self.consumer.stop()
 

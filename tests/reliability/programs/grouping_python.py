@@ -11,6 +11,7 @@ from typing import Any
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
@@ -20,10 +21,15 @@ from tests.reliability.programs.stopping import stopping
 from tests.reliability.programs.values import from_bytes
 
 SESSION_MS = 2_000
+POLL_INTERVAL_MS = 3_000
 HEARTBEAT_MS = 300
 POLL_MS = 200
 RECORDS_MAX = 200
-STRATEGIES = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+STRATEGIES = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+}
 
 
 class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -38,6 +44,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             session_timeout_ms=SESSION_MS,
+            max_poll_interval_ms=POLL_INTERVAL_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
             metadata_max_age_ms=1_000,
             retry_backoff_ms=50,
@@ -81,6 +88,7 @@ def main() -> None:
     member, stop = GroupMember(bootstrap, topic, name), stopping()
     while not stop.is_set():
         member.step()
+        stop.doze()
     member.consumer.close()
 
 

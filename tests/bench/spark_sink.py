@@ -1,0 +1,146 @@
+"""The Spark sink and the segment source, at 100 B and 1 KB.
+
+| figure                       | against                                                                     |
+|------------------------------|-----------------------------------------------------------------------------|
+| sink, rows/s                 | an Arrow sink that only counts: what Spark hands over at the most           |
+| segment source, rows/s       | the same rows through the broker, in turns                                  |
+| broker's CPU meanwhile       | the time that the segments took                                             |
+
+Rows are made by Spark itself, so that the sink's figure has their making in it; the ceiling's has it too.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
+
+from distributedlog.spark.segment_source import segment_offsets
+from distributedlog.spark.session import close, session
+from tests.bench.figures import Figure, at_least, at_most, medians, stopwatch
+from tests.spark.sink_stage import Stage, stage
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+ROUNDS = 3
+PARTITIONS = 4
+ROWS_OF = {100: 1_000_000, 1000: 200_000}
+SEGMENTS_AIM = 1.2
+CPU_AIM = 0.02
+PATIENCE_SECONDS = 60
+SETTINGS = {"replica.high.watermark.checkpoint.interval.ms": 200}
+
+
+class CountingSource(DataSource):
+    """Takes rows as our sink does, and does nothing with them."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "counting"
+
+    def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
+        return CountingWriter()
+
+
+class CountingWriter(DataSourceArrowWriter):
+    def write(self, iterator: "Iterator[pyarrow.RecordBatch]") -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+def run() -> list[Figure]:
+    spark = session("bench", master="local[2]", config={"spark.driver.memory": "2g"})
+    spark.dataSource.register(CountingSource)
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="dlog-bench-") as directory,
+            stage(Path(directory) / "broker", **SETTINGS) as broker,
+        ):
+            return [
+                figure
+                for value_bytes, rows in ROWS_OF.items()
+                for figure in _sized(spark, broker, value_bytes, rows)
+            ]
+    finally:
+        close()
+
+
+def _sized(spark: "SparkSession", broker: Stage, value_bytes: int, rows: int) -> list[Figure]:
+    topic = broker.create(f"bench-{value_bytes}", PARTITIONS)
+    frame = spark.range(rows).selectExpr(
+        "cast(id as string) as key", f"repeat('x', {value_bytes}) as value"
+    )  # fmt: skip
+    size = f"{value_bytes} B" if value_bytes < 1000 else f"{value_bytes // 1000} KB"
+    return [*_sink(frame, broker, topic, size, rows), *_segments(spark, broker, topic, size)]
+
+
+def _sink(frame: "DataFrame", broker: Stage, topic: str, size: str, rows: int) -> list[Figure]:
+    def sink() -> float:
+        with stopwatch() as seconds:
+            frame.write.format("dlog").options(**broker.options(topic=topic)).mode("append").save()
+        return seconds()
+
+    def ceiling() -> float:
+        with stopwatch() as seconds:
+            frame.write.format("counting").mode("append").save()
+        return seconds()
+
+    sink(), ceiling()
+    sink_seconds, ceiling_seconds = medians(ROUNDS, sink, ceiling)
+    return [
+        Figure(f"sink, {size}", rows / sink_seconds, "rows/s"),
+        Figure(f"sink, {size}, of an Arrow sink that only counts", ceiling_seconds / sink_seconds, "×"),
+    ]
+
+
+def _segments(spark: "SparkSession", broker: Stage, topic: str, size: str) -> list[Figure]:
+    _wait_for_checkpoint(broker, topic)
+    rows = sum(broker.ends(topic).values())
+    reader = spark.read.format("dlog").option("subscribe", topic)
+    through_broker = reader.options(**broker.options()).load()
+    direct = reader.option("segments", broker.data_directory).load()
+
+    def consume(frame: "DataFrame") -> float:
+        with stopwatch() as seconds:
+            frame.write.format("noop").mode("overwrite").save()
+        return seconds()
+
+    consume(through_broker), consume(direct)
+    broker_seconds, direct_seconds = medians(ROUNDS, lambda: consume(through_broker), lambda: consume(direct))
+    busy_before = _cpu_seconds(broker)
+    wall = consume(direct)
+    busy = _cpu_seconds(broker) - busy_before
+    return [
+        Figure(f"source through the broker, {size}", rows / broker_seconds, "rows/s"),
+        Figure(f"segment source, {size}", rows / direct_seconds, "rows/s"),
+        at_least(
+            f"segment source, {size}, of the broker source",
+            broker_seconds / direct_seconds,
+            "×",
+            SEGMENTS_AIM,
+        ),
+        at_most(f"broker's CPU while segments are read, {size}", busy / wall, "of a core", CPU_AIM),
+    ]
+
+
+def _wait_for_checkpoint(broker: Stage, topic: str) -> None:
+    """Until the directory says of itself that all is committed."""
+    import json
+
+    ends = {str(partition): end for partition, end in broker.ends(topic).items()}
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while json.loads(segment_offsets(broker.data_directory, subscribe=topic))[topic] != ends:
+        assert time.monotonic() < deadline, "the high watermarks were not written down"
+        time.sleep(0.1)
+
+
+def _cpu_seconds(broker: Stage) -> float:
+    fields = Path(f"/proc/{broker.server.facts['pid']}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

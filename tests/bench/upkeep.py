@@ -1,0 +1,167 @@
+"""What compaction and retention cost those who produce meanwhile: p99 with and without them, in one run.
+
+Two topics are written to all the time, one with keys that come again and again.  A paced producer writes to a
+third and is timed.  First nothing is ever deleted or compacted; then, by a change of the topics' settings
+while all goes on, the one is compacted (in the child process) and the other is kept small.  The metrics say
+how much of that really happened.  DLOG_BENCH_SECONDS sets how long each part lasts (12).
+"""
+
+import asyncio
+import os
+import re
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+from distributedlog.client.admin import Admin, NewTopic
+from distributedlog.model.config import MIB
+from distributedlog.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from distributedlog.records.record import Record, encode_batch
+from tests.bench.broker import offer
+from tests.bench.broker_load import CODE, Load, Outcome, connect, produce_code_at, produce_frame
+from tests.bench.figures import Figure, at_least, at_most
+from tests.system.enemies import NOW_MS, read_frame
+from tests.system.server_process import ServerProcess
+
+SECONDS: Final = float(os.environ.get("DLOG_BENCH_SECONDS", "12"))
+FLOOR_MS: Final = 5.0
+KEYED, KEPT_SMALL, TIMED = "keyed", "kept-small", "timed"
+PREFILL_BYTES: Final = 150_000_000
+SEGMENT_BYTES: Final = 8 * MIB
+BATCHES_PER_SECOND: Final = 50
+RATE: Final = 500
+TOPIC: Final = 2
+SET: Final = 0
+EAGER: Final = {
+    KEYED: {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
+    KEPT_SMALL: {"retention.bytes": str(SEGMENT_BYTES)},
+}
+
+
+async def make_topics(address: str) -> None:
+    async with Admin.connect(address) as admin:
+        for name in (KEYED, KEPT_SMALL, TIMED):
+            settings = {"segment.bytes": str(SEGMENT_BYTES), "file.delete.delay.ms": "1000"}
+            await admin.create_topic(NewTopic(name, 4 if name == TIMED else 1, 1, settings))
+
+
+async def set_all(address: str) -> None:
+    resources = [
+        AlterConfigsResource(
+            resource_type=TOPIC, resource_name=name,
+            configs=[
+                AlterableConfig(name=key, config_operation=SET, value=value) for key, value in changes.items()
+            ],
+        )
+        for name, changes in EAGER.items()
+    ]  # fmt: skip
+    async with Admin.connect(address) as admin:
+        connection = await admin.cluster.any_connection()
+        request = IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+        response = await connection.call(request, IncrementalAlterConfigsResponse, timeout_ms=30_000)
+        assert all(each.error_code == 0 for each in response.responses), response
+
+
+class Writer(threading.Thread):
+    """Batches of 128 keyed records to both topics, at a fixed pace that is no load to speak of."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(daemon=True)
+        self._port = port
+        self._frames = [
+            (produce_frame(topic, 0, bytes(batch_of(number)), 1), produce_code_at(topic))
+            for number in range(50)
+            for topic in (KEYED, KEPT_SMALL)
+        ]
+        self._ends = threading.Event()
+
+    def prefill(self, total_bytes: int) -> None:
+        with connect(self._port) as connection:
+            sent = number = 0
+            while sent < total_bytes:
+                frame, code_at = self._frames[number % len(self._frames)]
+                connection.sendall(frame)
+                assert CODE.unpack_from(read_frame(connection), code_at - 4)[0] == 0
+                sent += len(frame)
+                number += 1
+
+    def run(self) -> None:
+        with connect(self._port) as connection:
+            number = 0
+            while not self._ends.wait(1 / BATCHES_PER_SECOND):
+                frame, _ = self._frames[number % len(self._frames)]
+                connection.sendall(frame)
+                read_frame(connection)
+                number += 1
+
+    def stop(self) -> None:
+        self._ends.set()
+        self.join()
+
+
+def batch_of(number: int) -> bytearray:
+    records = [
+        Record(os.urandom(400), b"key-%d" % (number * 128 + each), timestamp_ms=NOW_MS) for each in range(128)
+    ]
+    return encode_batch(records)
+
+
+def paced(node: ServerProcess, port: int) -> Outcome:
+    assert node.process is not None
+    return offer(
+        Load(
+            kind="paced", port=port, pid=node.process.pid, topic=TIMED, record_bytes=1000, rate=RATE,
+            seconds=SECONDS, acks=1,
+        )
+    )  # fmt: skip
+
+
+def metric(node: ServerProcess, name: str) -> float:
+    with urllib.request.urlopen(f"http://{node.facts['ops']}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    found = re.search(rf"^{re.escape(name)} ([\d.e+-]+)$", text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def run() -> list[Figure]:
+    settings = {"log.retention.check.interval.ms": 1_000}
+    with (
+        tempfile.TemporaryDirectory(prefix="dlog-bench-") as scratch,
+        ServerProcess(Path(scratch), settings) as node,
+    ):
+        asyncio.run(make_topics(node.facts["client"]))
+        port = int(node.facts["client"].rpartition(":")[2])
+        writer = Writer(port)
+        writer.prefill(PREFILL_BYTES)
+        writer.start()
+        time.sleep(2.0)
+        quiet = paced(node, port)
+        asyncio.run(set_all(node.facts["client"]))
+        busy = paced(node, port)
+        writer.stop()
+        runs = metric(node, "dlog_compaction_runs_total")
+        read_mb = metric(node, 'dlog_compaction_bytes_total{way="read"}') / 1e6
+        deleted_mb = metric(node, "dlog_retention_bytes_total") / 1e6
+        failures = metric(node, "dlog_compaction_failures_total") + metric(
+            node, "dlog_retention_failures_total"
+        )
+        node.stop()
+    assert failures == 0, "upkeep failed: see the broker's log"
+    label = f"produce p99 under compaction and retention ({quiet.p99_ms:.1f} → {busy.p99_ms:.1f} ms)"
+    return [
+        at_most(label, busy.p99_ms / max(quiet.p99_ms, FLOOR_MS), "×", 2.0),
+        Figure(
+            f"p50 of the same ({quiet.p50_ms:.2f} → {busy.p50_ms:.2f} ms)", busy.p50_ms / quiet.p50_ms, "×"
+        ),
+        at_least("compactions that were committed meanwhile", runs, "", 1),
+        at_least("bytes that compaction read", read_mb, "MB", 1),
+        at_least("bytes that retention deleted", deleted_mb, "MB", 1),
+    ]

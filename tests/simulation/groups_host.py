@@ -1,0 +1,165 @@
+"""A simulated broker: the real coordinators, on its copy of the partition, with a clock of its own.
+
+While it is paused nothing of it runs, and what came for it waits; a crash drops that.
+"""
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from distributedlog.broker.coordinators import GroupCoordinators
+from distributedlog.controller.image import MetadataImage
+from distributedlog.groups.config import GroupConfig
+from distributedlog.groups.requests import Reply, Request
+from distributedlog.model.errors import NotCoordinatorError
+from distributedlog.ports.executor import Done, Outcome
+from distributedlog.ports.randomness import SeededRandomness
+from distributedlog.replication.contract import PartitionSignals
+from distributedlog.replication.partition import Partition
+from tests.simulation.groups_log import Copy
+from tests.simulation.loop import DriftingClock
+
+if TYPE_CHECKING:
+    from tests.simulation.groups_cluster import GroupsCluster
+
+T = TypeVar("T")
+REQUEST_MS_MAX = 10_000
+
+
+class GroupsHost:
+    """Is the coordinators' scheduler and executor, too."""
+
+    def __init__(self, cluster: "GroupsCluster", broker_id: int, seed: int, config: GroupConfig) -> None:
+        self.cluster = cluster
+        self.broker_id = broker_id
+        self.chance = random.Random(seed)
+        self.clock = DriftingClock(
+            cluster.loop, self.chance.randrange(10**6), 1_000_000 + self.chance.randrange(-5_000, 5_000)
+        )
+        self.copy = Copy(broker_id, cluster.appended)
+        self.groups: GroupCoordinators | None = None
+        self.paused = False
+        self.is_cut = False
+        """Neither the controller nor the other copies reach it; members do."""
+        self.life = 0
+        self.read_delay_us_max = 20_000
+        self._config = config
+        self._signals = PartitionSignals()
+        self._held: list[Callable[[], None]] = []
+
+    @property
+    def is_up(self) -> bool:
+        return self.groups is not None
+
+    def start(self) -> None:
+        self.life += 1
+        self._signals = PartitionSignals()
+        self.groups = GroupCoordinators(
+            self._config,
+            self._signals,
+            lambda: self.cluster.image,
+            clock=self.clock,
+            scheduler=self,
+            executor=self,
+            randomness=SeededRandomness(self.chance.getrandbits(64)),
+        )
+
+    def crash(self) -> None:
+        """The process is gone; of what was not synced a part may be on the disk."""
+        self.life += 1
+        self.groups = None
+        self.paused = False
+        self._held.clear()
+        copy = self.copy
+        copy.is_leader = False
+        kept = [copy.synced_offset, *(each.next_offset for each in copy.batches)]
+        copy.cut(self.chance.choice([each for each in kept if each >= copy.synced_offset]))
+
+    def pause(self) -> None:
+        self.paused = self.is_up
+
+    def resume(self) -> None:
+        self.paused = False
+        held, self._held = self._held, []
+        for callback in held:
+            callback()
+
+    # --- what the partition says ---------------------------------------------------------------
+
+    def lead(self, epoch: int) -> None:
+        self.copy.is_leader, self.copy.leader_epoch = True, epoch
+        self.state_changed()
+
+    def follow(self, epoch: int) -> None:
+        self.copy.is_leader, self.copy.leader_epoch = False, epoch
+        self.state_changed()
+
+    def state_changed(self) -> None:
+        for listener in self._signals.state_changed:
+            listener(cast(Partition, self.copy))
+
+    def commit_advanced(self) -> None:
+        for listener in self._signals.commit_advanced:
+            listener(cast(Partition, self.copy))
+
+    # --- what members ask ----------------------------------------------------------------------
+
+    def submit(self, group_id: str, request: Request, done: Done[Reply]) -> None:
+        """Nobody is told by a process that is gone."""
+        life = self.life
+
+        def told(outcome: Outcome[Reply]) -> None:
+            if self.life == life:
+                done(outcome)
+
+        def begin() -> None:
+            if self.groups is None:
+                return
+            deadline_ms = self.clock.monotonic_ms() + REQUEST_MS_MAX
+            self.groups.submit(group_id, request, deadline_ms, told)
+
+        if self.groups is None:
+            done(Outcome(error=NotCoordinatorError("nobody is there")))
+            return
+        self.run(begin)
+
+    # --- the loop ------------------------------------------------------------------------------
+
+    def run(self, callback: Callable[[], None], life: int | None = None) -> None:
+        if life is not None and life != self.life:
+            return
+        if self.paused:
+            self._held.append(callback)
+        else:
+            callback()
+
+    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> None:
+        self.cluster.loop.call_at(self.clock.time_us_at(monotonic_ms), self.run, callback, self.life)
+
+    def post(self, callback: Callable[[], None]) -> None:
+        self.cluster.loop.call_after(0, self.run, callback, self.life)
+
+    def run_blocking(self, work: Callable[[], T], done: Done[T]) -> None:
+        delay_us = self.chance.randrange(100, self.read_delay_us_max)
+        self.cluster.loop.call_after(delay_us, self.run, lambda: done(Outcome.of(work)), self.life)
+
+    def run_cpu(self, function: Callable[..., T], arguments: tuple[Any, ...], done: Done[T]) -> None:
+        self.run_blocking(lambda: function(*arguments), done)
+
+    def close(self) -> None:
+        return None
+
+
+def image_with_offsets_topic() -> MetadataImage:
+    from distributedlog.broker.coordinators import OFFSETS_TOPIC
+    from distributedlog.controller.records import ClusterCreated, PartitionCreated, TopicCreated
+    from distributedlog.model.ids import Uuid
+
+    image = MetadataImage().apply([ClusterCreated(cluster_id="simulated")], 0)
+    for number, name in enumerate((OFFSETS_TOPIC, "t"), 1):
+        topic_id = Uuid(number.to_bytes(16, "big"))
+        made = PartitionCreated(
+            partition_id=0, topic_id=topic_id, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0
+        )
+        image = image.apply([TopicCreated(name=name, topic_id=topic_id), made], number)
+    return image

@@ -1,0 +1,106 @@
+"""Bugs worth seeding into groups and their coordinators, each caught by simulated runs whose seeds are kept.
+
+Those that take one exact story rather than chance are in tests/mutants/groups_mutants.py.
+"""
+
+from typing import NamedTuple
+
+
+class Runs(NamedTuple):
+    """Runs of which one shows the bug, and what it breaks."""
+
+    first_seed: int
+    seeds: int
+    flavour: str
+    breaks: str
+
+
+class GroupsMutant(NamedTuple):
+    name: str
+    file: str
+    old: str
+    new: str
+    caught_by: Runs
+
+
+MUTANTS = [
+    GroupsMutant(
+        "there is no position while the log is being read",
+        "broker/coordinators.py",
+        "        except DlogError as error:\n"
+        "            done(Outcome(error=_told(error)))\n            return\n",
+        "        except DlogError as error:\n"
+        "            if isinstance(request, FetchOffsetsRequest):\n"
+        "                from distributedlog.groups.requests import FetchOffsetsReply\n\n"
+        "                done(Outcome(FetchOffsetsReply(())))\n                return\n"
+        "            done(Outcome(error=_told(error)))\n            return\n",
+        Runs(1, 8, "coordinators", "offset regression"),
+    ),
+    GroupsMutant(
+        "a commit is acknowledged before it is committed",
+        "statemachine/runtime.py",
+        "        self._parked.append(_Parked(self.replayed_offset, answer))",
+        '        told_early = type(answer.response).__name__ == "CommitReply"\n'
+        "        self._parked.append(_Parked(NO_OFFSET if told_early else self.replayed_offset, answer))",
+        Runs(1, 8, "coordinators", "offset regression"),
+    ),
+    GroupsMutant(
+        "positions are committed from an old generation",
+        "groups/classic/group.py",
+        "        if generation != self.generation:\n",
+        "        if False:\n",
+        Runs(9, 1, "members", "offset regression"),
+    ),
+    GroupsMutant(
+        "who is no member any more may commit",
+        "groups/positions.py",
+        "    member = group.check_member(request.member_id, request.instance_id, request.generation)\n"
+        "    if group.state is GroupState.COMPLETING:",
+        "    if request.member_id not in group.members:\n        return\n"
+        "    member = group.check_member(request.member_id, request.instance_id, request.generation)\n"
+        "    if group.state is GroupState.COMPLETING:",
+        Runs(1, 8, "members", "offset regression"),
+    ),
+    GroupsMutant(
+        "assignments are told before they are committed",
+        "statemachine/runtime.py",
+        "            self._waiting_effects.append(_Waiting(self.replayed_offset, result.effects))",
+        "            self._waiting_effects.append(_Waiting(NO_OFFSET, result.effects))",
+        Runs(1, 4, "coordinators", "assignments last"),
+    ),
+    GroupsMutant(
+        "what one broker has counts as committed",
+        "broker/coordinators.py",
+        "        self._runtime.committed(self.partition.high_watermark - 1)",
+        "        self._runtime.committed(self.partition.log_end_offset - 1)",
+        Runs(1, 4, "coordinators", "assignments last"),
+    ),
+    GroupsMutant(
+        "a silent member is never missed",
+        "groups/classic/rebalance.py",
+        "(member.join_waiter is not None and not member.is_new)\n    if waits:\n",
+        "(member.join_waiter is not None and not member.is_new)\n    if True:\n",
+        Runs(1, 8, "members", "stuck rebalance"),
+    ),
+    GroupsMutant(
+        "a duplicate instance is not fenced",
+        "groups/classic/group.py",
+        "            if self.static[instance_id] != member_id:\n",
+        "            if False:\n",
+        Runs(1, 8, "members", "stuck rebalance"),
+    ),
+    GroupsMutant(
+        "every member of a generation is given the same",
+        "groups/classic/syncing.py",
+        '        member.assignment = given.get(member.member_id, b"")\n',
+        '        member.assignment = max(given.values(), default=b"")\n',
+        Runs(1, 2, "calm", "two owners"),
+    ),
+    GroupsMutant(
+        "a new coordinator counts generations from the start",
+        "groups/classic/group.py",
+        "    group.generation = value.generation\n",
+        "    group.generation = -value.generation\n",
+        Runs(1, 4, "coordinators", "generations rise"),
+    ),
+]
