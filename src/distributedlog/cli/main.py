@@ -52,8 +52,15 @@ More: docs/cli.md, and --help on every command.
 
 COMMANDS = {
     "topic": ("distributedlog.cli.topic:group", "Topics of a running cluster: make, look, write, read."),
+    "cluster": ("distributedlog.cli.cluster:group", "A cluster as a whole: look, set, adopt Kafka's."),
+    "group": ("distributedlog.cli.group:group", "Consumer groups: who is in them, and what is left to read."),
     "dev": ("distributedlog.cli.dev:dev", "Run a cluster on this machine, for trying things out."),
     "server": ("distributedlog.cli.server:group", "Run one node of a cluster, or make its directory."),
+    "sql": ("distributedlog.cli.sql:sql", "Ask topics with SQL, on Spark."),
+    "pipeline": (
+        "distributedlog.cli.pipeline:group",
+        "Pipelines from topics to tables and topics, on Spark.",
+    ),
     "log": ("distributedlog.cli.log:group", "Look into the files of logs, check them, mend them; no server."),
 }
 

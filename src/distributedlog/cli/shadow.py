@@ -178,3 +178,6 @@ class ShadowDisk:
 
     def free_bytes(self, path: str) -> int:
         return SystemDisk().free_bytes(self._scratch)
+
+    def total_bytes(self, path: str) -> int:
+        return SystemDisk().total_bytes(self._scratch)

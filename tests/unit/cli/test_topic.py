@@ -19,7 +19,10 @@ from tests.unit.client.ledger import Ledger
 from tests.unit.client.stage import free_port, mock_cluster
 from tests.unit.client.town import Town
 
-COMMANDS = ["list", "create", "describe", "delete", "produce", "consume"]
+COMMANDS = [
+    "list", "create", "describe", "delete", "alter", "trim",
+    "produce", "consume", "export", "import", "replay", "analyze",
+]  # fmt: skip
 DLOG = [sys.executable, "-m", "distributedlog.cli.main"]
 
 
@@ -91,6 +94,17 @@ def test_the_groups_own_help_imports_no_client() -> None:
         (["produce", "a", "-k", ""], 2, "must not be empty"),
         (["produce", "a", "--json", "-k", ":"], 2, "leave -k and -Z away"),
         (["produce", "a", "-l", "no/such/file"], 3, "no/such/file"),
+        (["alter", "a"], 2, "say --partitions, --set or --unset"),
+        (["alter", "a", "--set", "x"], 2, "write KEY=VALUE"),
+        (["alter", "a", "--set", "x=1", "--unset", "x"], 2, "x is both set and unset"),
+        (["trim", "a"], 2, "--before"),
+        (["trim", "a", "--before", "end"], 2, "add --yes if that is meant"),
+        (["export", "a", "b.txt"], 2, "or say --format"),
+        (["export", "a", "-", "-o", "json"], 2, "both want stdout"),
+        (["import", "a", "-", "--state", "s"], 2, "stdin cannot be read a second time"),
+        (["replay", "a", "a"], 2, "would only double it"),
+        (["replay", "a", "b", "--rate", "fast"], 2, "500/s or max"),
+        (["analyze", "a", "--sample", "0"], 2, "--sample"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
@@ -102,7 +116,13 @@ def test_a_wrong_input_is_one_line(dlog: Dlog, arguments: list[str], code: int, 
     assert says in outcome.err
 
 
-@pytest.mark.parametrize("command", ["list", "describe t", "create t", "delete t --yes", "consume t"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "list", "describe t", "create t", "delete t --yes", "consume t", "alter t --unset x",
+        "trim t --before end --yes", "export t -", "import t x.jsonl", "replay t u", "analyze t",
+    ],
+)  # fmt: skip
 def test_without_a_broker_it_says_where_it_looked_and_how_to_start_one(dlog: Dlog, command: str) -> None:
     address = f"127.0.0.1:{free_port()}"
     outcome = dlog("topic", *command.split(), "--bootstrap", address)

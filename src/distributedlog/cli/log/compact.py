@@ -82,9 +82,10 @@ def compact(
     if len(topics) > 1:
         raise click.UsageError(f"say which to compact with --topic: {', '.join(sorted(topics)[:20])}")
     if location.is_in_use:
+        asking = "; of a running cluster, dlog topic analyze --full says it" if dry_run else ""
         raise DirectoryLockedError(
             f"{location.data_directory} is in use by another process; stop it first, "
-            "or copy the directory and compact the copy"
+            f"or copy the directory and compact the copy{asking}"
         )
     for each in location.partitions:
         _refuse_damaged(location, each)

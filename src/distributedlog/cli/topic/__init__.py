@@ -25,7 +25,13 @@ group = LazyGroup(
         "create": (f"{_HERE}.creation:create", "Make topics."),
         "describe": (f"{_HERE}.description:describe", "Partitions, leaders, replicas, offsets, settings."),
         "delete": (f"{_HERE}.deletion:delete", "Remove topics and everything in them."),
+        "alter": (f"{_HERE}.alter:alter", "Change settings, or give more partitions."),
+        "trim": (f"{_HERE}.trim:trim", "Delete the oldest records."),
         "produce": (f"{_HERE}.produce:produce", "Write records, one a line."),
         "consume": (f"{_HERE}.consume:consume", "Read records."),
+        "export": (f"{_HERE}.exporting:export", "Write records into a file, nothing lost."),
+        "import": (f"{_HERE}.importing:import_records", "Write the records of such a file."),
+        "replay": (f"{_HERE}.replay:replay", "Write records to another topic, with their pace."),
+        "analyze": (f"{_HERE}.analyze:analyze", "Sizes, rates, keys, order: what a topic holds."),
     },
 )

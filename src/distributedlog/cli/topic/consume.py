@@ -13,26 +13,25 @@ import click
 from distributedlog.cli.output import (
     TextTable,
     columns,
-    json_bytes,
     print_json,
     show_bytes,
     show_time,
 )
 from distributedlog.cli.topic.formats import compile_format
+from distributedlog.cli.topic.parsing import record_fields
 from distributedlog.cli.topic.places import PlaceType
-from distributedlog.cli.topic.session import NoSuchTopicError, cluster_options, run
+from distributedlog.cli.topic.ranges import ISOLATIONS, POLL_MS, topic_partitions
+from distributedlog.cli.topic.session import cluster_options, run
 from distributedlog.client.admin import Admin
 from distributedlog.client.consumer import Consumer
 from distributedlog.client.fetcher import Fetched, FetchOptions
 from distributedlog.client.offsets import resolve
-from distributedlog.client.places import END, Isolation, Place
+from distributedlog.client.places import END, Place
 from distributedlog.model.ids import TopicPartition, check_topic_name
 from distributedlog.records.record import Record
 
-POLL_MS = 1000
 COLUMNS = columns("partition>9 offset>10 time<24 key<16 value<32 headers<7")
 VALUES = "%v\\n"
-ISOLATIONS = {"uncommitted": Isolation.READ_UNCOMMITTED, "committed": Isolation.READ_COMMITTED}
 
 Show = Callable[[TopicPartition, Record], None]
 
@@ -119,7 +118,7 @@ def consume(
     check_topic_name(topic)
 
     async def work(admin: Admin) -> None:
-        wanted = await _partitions(admin, topic, partitions)
+        wanted = await topic_partitions(admin, topic, partitions)
         async with Consumer(admin.cluster, FetchOptions(isolation=level)) as consumer:
             stops = None
             if end is not None or until_end:
@@ -128,15 +127,6 @@ def consume(
             await _Reading(consumer, stops, count, show).run()
 
     return run(bootstrap, timeout_seconds, work)
-
-
-async def _partitions(admin: Admin, topic: str, chosen: tuple[int, ...]) -> list[TopicPartition]:
-    view = await admin.cluster.topic(topic)
-    known = [each.index for each in view.partitions]
-    missing = sorted(set(chosen) - set(known))
-    if missing:
-        raise NoSuchTopicError(f"{topic} has partitions 0 to {max(known)}, not {missing[0]}")
-    return [TopicPartition(topic, index) for index in known if not chosen or index in chosen]
 
 
 class _Reading:
@@ -197,15 +187,4 @@ def _printer(template: str | None, output: str | None, *, show_null: bool) -> Sh
 
 
 def _print_json(partition: TopicPartition, record: Record) -> None:
-    print_json(
-        {
-            "type": "record",
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "offset": record.offset,
-            "timestamp_ms": record.timestamp_ms,
-            **json_bytes("key", record.key),
-            **json_bytes("value", record.value),
-            "headers": [{"key": each.key, **json_bytes("value", each.value)} for each in record.headers],
-        }
-    )
+    print_json(record_fields(partition, record))

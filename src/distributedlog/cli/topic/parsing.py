@@ -1,4 +1,4 @@
-"""From a line to a record: plain, with a key in front, or JSON.  Pure.
+"""From a line to a record: plain, with a key in front, or JSON; and from a record to its JSON.  Pure.
 
 A JSON line is an object with any of `value`, `key`, `headers`, `timestamp_ms` and `partition`: what
 `dlog topic consume -o json` prints, so that a topic can be copied, or kept in a file.  Text is UTF-8;
@@ -12,7 +12,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from distributedlog.cli.output import json_bytes
 from distributedlog.model.errors import InvalidRecordError
+from distributedlog.model.ids import TopicPartition
 from distributedlog.records.record import Header, Record
 
 FIELDS: Final = frozenset(
@@ -44,6 +46,20 @@ def parse_plain(
     if empty_is_null:
         key, value = key or None, value or None
     return Addressed(Record(value, key, headers))
+
+
+def record_fields(partition: TopicPartition, record: Record) -> dict[str, object]:
+    """What `parse_json` reads again as the same record."""
+    return {
+        "type": "record",
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        **json_bytes("key", record.key),
+        **json_bytes("value", record.value),
+        "headers": [{"key": each.key, **json_bytes("value", each.value)} for each in record.headers],
+    }
 
 
 def parse_json(line: bytes, headers: tuple[Header, ...] = ()) -> Addressed:

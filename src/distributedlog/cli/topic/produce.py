@@ -212,23 +212,27 @@ class Counts:
         known[0] += report.record_count
         known[2] = max(known[2], last)
 
+    def fields(self) -> dict[str, object]:
+        return {
+            "type": "produced",
+            "topic": self.topic,
+            "records": self.total,
+            "records_failed": self._failed,
+            "partitions": [
+                {"partition": partition, "records": count, "first_offset": first, "last_offset": last}
+                for partition, (count, first, last) in sorted(self._delivered.items())
+            ],
+        }
+
+    @property
+    def total(self) -> int:
+        return sum(each[0] for each in self._delivered.values())
+
     def show(self, *, as_json: bool) -> None:
-        total = sum(each[0] for each in self._delivered.values())
-        partitions = [
-            {"partition": partition, "records": count, "first_offset": first, "last_offset": last}
-            for partition, (count, first, last) in sorted(self._delivered.items())
-        ]
         if as_json:
-            print_json(
-                {
-                    "type": "produced",
-                    "topic": self.topic,
-                    "records": total,
-                    "records_failed": self._failed,
-                    "partitions": partitions,
-                }
-            )
+            print_json(self.fields())
             return
+        total = self.total
         if not total and not self._failed and not self.is_complete:
             return  # it did not get as far as that
         failed = f", {self._failed} not" if self._failed else ""

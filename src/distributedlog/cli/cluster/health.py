@@ -1,0 +1,89 @@
+"""`dlog cluster health`: what is wrong with a cluster, and what to do about it.
+
+Exit code 0 if nothing is; 1 if something is.  The judgement is `judgement`'s; here it is shown.
+"""
+
+import click
+
+from distributedlog.cli.cluster.info import ClusterFacts, gather_facts
+from distributedlog.cli.cluster.judgement import (
+    Complaint,
+    Severity,
+    judge_brokers,
+    judge_quorum,
+    judge_topics,
+)
+from distributedlog.cli.output import output_option, print_json, print_line
+from distributedlog.cli.topic.session import cluster_options, run
+from distributedlog.client.admin import Admin
+
+EXIT_UNWELL = 1
+MIN_ISR = "min.insync.replicas"
+
+
+@click.command()
+@click.option("--critical", "only_critical", is_flag=True, help="Warnings do not count, and are not shown.")
+@cluster_options
+@output_option
+def health(only_critical: bool, bootstrap: str, timeout_seconds: float, output: str) -> int:
+    """Say what is wrong, and what to do: partitions without a leader or with too few replicas in sync,
+    brokers that do not answer, failed or full disks, controllers that are behind.  If anything is, the exit
+    code is 1.
+
+    \b
+    dlog cluster health
+    dlog cluster health --critical -o json
+    """
+
+    async def work(admin: Admin) -> int:
+        facts = await gather_facts(admin)
+        complaints = [
+            *judge_topics(facts.topics, await _min_isr(admin, facts)),
+            *judge_brokers(facts.view, facts.topics, facts.directories),
+            *judge_quorum(facts.quorum),
+        ]
+        if only_critical:
+            complaints = [each for each in complaints if each.severity is Severity.CRITICAL]
+        _show(facts, complaints, output)
+        return EXIT_UNWELL if complaints else 0
+
+    return run(bootstrap, timeout_seconds, work)
+
+
+async def _min_isr(admin: Admin, facts: ClusterFacts) -> dict[str, int]:
+    """Asked only of the topics that may be short of it."""
+    found = {}
+    for topic in facts.topics:
+        if any(each.is_under_replicated for each in topic.partitions):
+            for entry in await admin.topic_configs(topic.name) or ():
+                if entry.name == MIN_ISR and (entry.value or "").isdigit():
+                    found[topic.name] = int(entry.value or "1")
+    return found
+
+
+def _show(facts: ClusterFacts, complaints: list[Complaint], output: str) -> None:
+    critical = sum(each.severity is Severity.CRITICAL for each in complaints)
+    if output == "json":
+        for each in complaints:
+            print_json({"type": "complaint", **each._asdict(), "severity": each.severity.value})
+        print_json(
+            {
+                "type": "health",
+                "state": "critical" if critical else "warning" if complaints else "well",
+                "critical": critical,
+                "warnings": len(complaints) - critical,
+                "brokers": len(facts.view.brokers),
+                "topics": len(facts.topics),
+                "partitions": facts.partition_count,
+            }
+        )
+        return
+    for each in complaints:
+        print_line(f"{each.severity.value:<9} {each.subject}: {each.message}; {each.advice}")
+    looked = (
+        f"{len(facts.view.brokers)} brokers, {len(facts.topics)} topics, {facts.partition_count} partitions"
+    )
+    if complaints:
+        print_line(f"{critical} critical, {len(complaints) - critical} warnings; {looked}")
+    else:
+        print_line(f"well: {looked}")

@@ -1,0 +1,20 @@
+"""`dlog pipeline`: from topics to tables and to other topics, on Spark.
+
+Each command is a module of its own, imported when it is used: only `run` needs Spark.
+"""
+
+from distributedlog.cli.lazy import LazyGroup
+
+_HERE = "distributedlog.cli.pipeline"
+
+group = LazyGroup(
+    name="pipeline",
+    help="Pipelines from topics to tables and to other topics, on Spark (docs/pipelines.md).",
+    commands_at={
+        "init": (f"{_HERE}.init:init", "Write a project that works at once."),
+        "run": (f"{_HERE}.run:run", "Run it, once or again and again."),
+        "status": (f"{_HERE}.status:status", "Rows, lag, batch time, last error; as a picture too."),
+        "prepare": (f"{_HERE}.prepare:prepare", "Make Spark start sooner from now on."),
+        "reset": (f"{_HERE}.reset:reset", "Forget its tables and how far it has come."),
+    },
+)

@@ -1,0 +1,26 @@
+"""`dlog pipeline prepare`: Spark starts sooner from now on."""
+
+import click
+
+from distributedlog.cli.output import print_line
+
+
+@click.command()
+@click.option("--anew", is_flag=True, help="Make it again, if it is there.")
+def prepare(anew: bool) -> int:
+    """Keep Java's classes loaded in a file, so that Spark starts in a fraction of the time.
+
+    Takes about half a minute, once, and 160 MB in your cache directory.  Sessions use it from then on.
+    """
+    from distributedlog.cli.pipeline.run import NoSparkError
+    from distributedlog.model.errors import SparkNotReadyError
+    from distributedlog.pipelines.archive import make_archive
+
+    try:
+        path, is_new = make_archive(anew=anew)
+    except SparkNotReadyError as error:
+        raise NoSparkError(str(error)) from error
+    print_line(path)
+    if not is_new:
+        click.echo("it was there already; --anew makes it again", err=True)
+    return 0

@@ -1,0 +1,28 @@
+"""`dlog pipeline reset`: the tables and how far the flows have come, gone together."""
+
+import sys
+
+import click
+
+from distributedlog.cli.output import print_line
+from distributedlog.cli.pipeline.places import project_option
+
+
+@click.command()
+@project_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def reset(where: str, yes: bool) -> int:
+    """Remove the pipeline's tables, its checkpoints and its history: the next run begins anew.
+
+    Topics stay as they are.  What the next run sends to topics it sends a second time.
+    """
+    from distributedlog.pipelines.project import find_project, reset_project
+
+    project = find_project(where)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("Removing tables needs --yes where nobody can be asked.")
+        click.confirm(f"Remove all tables and checkpoints of {project.name}?", abort=True, err=True)
+    for path in reset_project(project):
+        print_line(path)
+    return 0

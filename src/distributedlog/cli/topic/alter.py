@@ -1,0 +1,121 @@
+"""`dlog topic alter`: more partitions, other settings.
+
+Settings are changed first: if they are refused, there are no new partitions either.  With --dry-run the
+cluster only says whether it would; both are asked then, whatever becomes of the first.
+"""
+
+from dataclasses import dataclass
+
+import click
+
+from distributedlog.cli.output import output_option, print_json, print_line, warn
+from distributedlog.cli.topic.creation import Setting
+from distributedlog.cli.topic.session import cluster_options, run
+from distributedlog.client.admin import Admin
+from distributedlog.client.config_admin import ConfigEntry, edits, of_topic
+from distributedlog.model.errors import DlogError
+from distributedlog.model.ids import check_topic_name
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Of one setting, or of the number of partitions."""
+
+    name: str
+    before: str | None
+    after: str | None
+    """None: by default again."""
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(1), metavar="N", help="How many it shall have in all."
+)
+@click.option(
+    "--set", "to_set", type=Setting(), multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated."
+)
+@click.option(
+    "--unset", "to_unset", multiple=True, metavar="KEY", help="Back to the default; may be repeated."
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would change, and whether it could.")
+@cluster_options
+@output_option
+def alter(
+    topic: str,
+    partitions: int | None,
+    to_set: tuple[tuple[str, str], ...],
+    to_unset: tuple[str, ...],
+    dry_run: bool,
+    bootstrap: str,
+    timeout_seconds: float,
+    output: str,
+) -> int:
+    """Change settings of a topic, or give it more partitions.  Partitions cannot be taken away.
+
+    \b
+    dlog topic alter orders --set retention.ms=3600000 --unset cleanup.policy
+    dlog topic alter orders --partitions 12 --dry-run
+    """
+    check_topic_name(topic)
+    wanted = dict(to_set)
+    if both := sorted(wanted.keys() & set(to_unset)):
+        raise click.UsageError(f"{both[0]} is both set and unset: take one")
+    if partitions is None and not wanted and not to_unset:
+        raise click.UsageError("nothing to change: say --partitions, --set or --unset")
+
+    async def work(admin: Admin) -> None:
+        before = await admin.describe_topics([topic])
+        count = len(before[0].partitions)
+        changes = []
+        failures: list[DlogError] = []
+        if wanted or to_unset:
+            configs = await admin.topic_configs(topic) or ()
+            changes += _setting_changes(configs, wanted, to_unset)
+            outcome = await admin.alter_configs(
+                {of_topic(topic): edits(wanted, to_unset)}, validate_only=dry_run
+            )
+            failures += [error for error in outcome.values() if error is not None]
+        if partitions is not None and partitions != count and (dry_run or not failures):
+            changes.append(Change("partitions", str(count), str(partitions)))
+            made = await admin.create_partitions({topic: partitions}, validate_only=dry_run)
+            failures += [error for error in made.values() if error is not None]
+        if failures:
+            raise failures[0]
+        _show(topic, changes, output, dry_run=dry_run)
+        if partitions is not None and partitions > count and not dry_run:
+            warn("keys may go to other partitions from now on: what was written before stays where it is")
+
+    return run(bootstrap, timeout_seconds, work)
+
+
+def _setting_changes(
+    configs: tuple[ConfigEntry, ...], to_set: dict[str, str], to_unset: tuple[str, ...]
+) -> list[Change]:
+    """What differs from what the topic has of its own."""
+    own = {each.name: each.value for each in configs if each.is_set_on_topic}
+    wanted: dict[str, str | None] = {**to_set, **dict.fromkeys(to_unset)}
+    return [Change(name, own.get(name), value) for name, value in wanted.items() if own.get(name) != value]
+
+
+def _show(topic: str, changes: list[Change], output: str, *, dry_run: bool) -> None:
+    if output == "json":
+        for each in changes:
+            print_json(
+                {
+                    "type": "altered",
+                    "topic": topic,
+                    "name": each.name,
+                    "before": each.before,
+                    "after": each.after,
+                    "done": not dry_run,
+                }
+            )
+        return
+    if not changes:
+        print_line(f"{topic} is so already")
+    for each in changes:
+        verb = "would become" if dry_run else "became"
+        before = "the default" if each.before is None else each.before
+        after = "the default" if each.after is None else each.after
+        print_line(f"{topic}  {each.name}: {before} {verb} {after}")
