@@ -12,7 +12,7 @@ KERNEL_TESTS := $(addprefix tests/simulation/,test_raft.py test_raft_storage.py)
     $(addprefix tests/system/,test_kill.py test_broker_kill.py test_examples.py test_server.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-interpreted demo bench simulate compat soak lock proto clients clean
+.PHONY: help setup check format test test-interpreted demo bench simulate compat compat-jvm soak lock proto clients clean
 
 help:            ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,17 +42,22 @@ clients: $(READY) ## bring the clients that are no Python packages: KafkaJS, kca
 	$(BIN)/python -m tests.compat.broker.install
 
 test: $(READY) clients   ## everything a change must pass, on both forms of the kernel
-	$(PYTEST) tests/unit tests/simulation tests/compat tests/system tests/mutants
+	$(PYTEST) tests/unit tests/fuzz tests/simulation tests/compat tests/system tests/mutants
+	$(PYTEST) tests/spark
 	DLOG_KERNEL=interpreted $(PYTEST) tests/unit tests/compat $(KERNEL_TESTS)
 
-simulate: $(READY) ## seeded simulations; KIND=raft|control SEED= RUNS= SECONDS=
+simulate: $(READY) ## seeded simulations; KIND=raft|control|groups SEED= RUNS= SECONDS=
 	$(BIN)/python -m tests.simulation --kind $(or $(KIND),raft) --seed $(or $(SEED),1) --runs $(or $(RUNS),20) --seconds $(or $(SECONDS),30)
 
 compat: $(READY) clients ## unmodified clients against our broker and our bytes: the matrix
 	$(PYTEST) tests/compat
 
+compat-jvm: $(READY)  ## Kafka's own tools and Java client against our broker, where Maven brings them
+	$(BIN)/python -m tests.jvm
+
 soak: $(READY)   ## the long forms of the same tests
-	DLOG_SOAK=1 $(PYTEST) tests/unit tests/simulation tests/system
+	DLOG_SOAK=1 $(PYTEST) tests/unit tests/fuzz tests/simulation tests/system
+	DLOG_SOAK=1 $(PYTEST) tests/spark
 
 demo: $(READY)   ## see it work
 	$(BIN)/python -m demo

@@ -1,0 +1,188 @@
+"""A pipeline's project on disk: found, read, made, reset.
+
+    PROJECT/
+      spark-pipeline.yml      Spark's specification: name, storage, libraries, configuration
+      transformations/        the definitions
+      .dlog/                  what runs leave behind
+        warehouse/ metastore/ the tables and their catalog                    spark/session
+        storage/              how far each flow has come: Spark's checkpoints
+        history.jsonl         what happened in runs                           history
+        spark.log  lock       what Spark's JVM said; which process runs       spark/session
+
+**Reset** removes what tables and checkpoints say together, in one rename: a crash in the middle leaves
+either all of it or nothing, and a left-over is removed by the next reset.  Were only the checkpoints gone,
+the next run would write every row a second time.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from distributedlog.model.errors import ConfigError, DirectoryLockedError, PipelineError
+from distributedlog.pipelines.template import files_of
+
+SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
+STATE_DIRECTORY: Final = ".dlog"
+HISTORY_FILE: Final = "history.jsonl"
+LOCK_FILE: Final = "lock"
+NAME_PATTERN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
+BOOTSTRAP_KEY: Final = "dlog.bootstrap"
+TOPICS_KEY: Final = "dlog.topics"
+TOPICS_READ_KEY: Final = "dlog.topics.read"
+PARTITIONS_MAX: Final = 10_000
+TRASH: Final = "trash"
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    directory: str
+    spec_path: str
+    name: str
+    storage: str
+    configuration: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def state_directory(self) -> str:
+        return os.path.join(self.directory, STATE_DIRECTORY)
+
+    @property
+    def history_path(self) -> str:
+        return os.path.join(self.state_directory, HISTORY_FILE)
+
+    @property
+    def bootstrap(self) -> str | None:
+        return self.configuration.get(BOOTSTRAP_KEY)
+
+    def topics(self) -> dict[str, int]:
+        """Those that a run makes if they are missing: name → partitions."""
+        return parse_topics(self.configuration.get(TOPICS_KEY, ""))
+
+    def topics_read(self) -> list[str]:
+        """Those whose lag is shown before the first run has said where it reads."""
+        return self.configuration.get(TOPICS_READ_KEY, "").split()
+
+
+def parse_topics(text: str) -> dict[str, int]:
+    found = {}
+    for word in text.split():
+        name, _, count = word.partition(":")
+        if not name or not (count or "1").isdecimal() or not 1 <= int(count or "1") <= PARTITIONS_MAX:
+            raise ConfigError(f"{TOPICS_KEY}: {word!r} is no NAME:PARTITIONS, such as orders:2")
+        found[name] = int(count or "1")
+    return found
+
+
+def find_project(where: str) -> Project:
+    """The project in this directory, or in one above it."""
+    start = Path(where).absolute()
+    if start.is_file():
+        return read_project(start)
+    for directory in (start, *start.parents):
+        for name in SPEC_NAMES:
+            if (directory / name).is_file():
+                return read_project(directory / name)
+    raise PipelineError(
+        f"there is no pipeline in {where} or above it ({SPEC_NAMES[0]}); make one: dlog pipeline init NAME"
+    )
+
+
+def read_project(spec_path: Path) -> Project:
+    import yaml
+
+    try:
+        told = yaml.safe_load(spec_path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{spec_path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(told, dict):
+        raise ConfigError(f"{spec_path} holds no settings; it needs name, storage and libraries")
+    for key in ("name", "storage"):
+        if not isinstance(told.get(key), str) or not told[key]:
+            raise ConfigError(f"{spec_path} names no {key}")
+    configuration = told.get("configuration") or {}
+    if not isinstance(configuration, dict):
+        raise ConfigError(f"{spec_path}: configuration is no list of KEY: VALUE")
+    for key, value in configuration.items():
+        if not isinstance(value, str):
+            raise ConfigError(f'{spec_path}: the value of {key} is no text; write it in quotes: "{value}"')
+    project = Project(str(spec_path.parent), str(spec_path), told["name"], told["storage"], configuration)
+    project.topics()
+    return project
+
+
+def make_project(parent: str, name: str, *, topic: str, bootstrap: str) -> Project:
+    """Writes a new one; nothing there is overwritten."""
+    if NAME_PATTERN.fullmatch(name) is None:
+        raise ConfigError(
+            f"{name!r} is no name for a pipeline: letters, digits, - and _, and a letter at the start"
+        )
+    directory = Path(parent).absolute() / name
+    if directory.exists():
+        raise PipelineError(f"{directory} is there already; choose another name or remove it")
+    storage = f"file://{directory / STATE_DIRECTORY / 'storage'}"
+    files = files_of(name, topic, bootstrap, storage)
+    fresh = directory.with_name(f".{name}.{os.getpid()}")
+    try:
+        for path, text in files.items():
+            (fresh / path).parent.mkdir(parents=True, exist_ok=True)
+            (fresh / path).write_text(text, encoding="utf-8")
+        (fresh / STATE_DIRECTORY / "storage").mkdir(parents=True)
+        fresh.rename(directory)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return read_project(directory / SPEC_NAMES[0])
+
+
+def is_running(project: Project) -> bool:
+    """Does a process hold the project's lock?"""
+    try:
+        descriptor = os.open(os.path.join(project.state_directory, LOCK_FILE), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def reset_project(project: Project) -> list[str]:
+    """Forgets tables, checkpoints and history; what was removed."""
+    if is_running(project):
+        raise DirectoryLockedError(f"the pipeline {project.name} is running; stop it first")
+    state = project.state_directory
+    trash = os.path.join(project.directory, f"{STATE_DIRECTORY}.{TRASH}")
+    shutil.rmtree(trash, ignore_errors=True)
+    removed = []
+    if os.path.isdir(state):
+        removed = sorted(name for name in os.listdir(state) if name != LOCK_FILE)
+        os.rename(state, trash)
+        shutil.rmtree(trash)
+    removed += _reset_storage(project)
+    os.makedirs(os.path.join(state, "storage"), exist_ok=True)
+    return removed
+
+
+def _reset_storage(project: Project) -> list[str]:
+    """Checkpoints that lie elsewhere; only Spark's own directory in it is removed."""
+    scheme, colon, place = project.storage.partition(":")
+    if not colon:
+        place = os.path.join(project.directory, project.storage)
+    elif scheme != "file":
+        raise PipelineError(
+            f"tables are gone, but the checkpoints at {project.storage} are not on this machine: "
+            "remove _checkpoints there yourself before the next run"
+        )
+    path = os.path.join(re.sub("^//", "", place), "_checkpoints")
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path)
+        return [path]
+    return []

@@ -1,0 +1,133 @@
+"""A pipeline's history, folded into what people ask: rows, lag, batch time, last error.  Nothing here has
+effects.
+
+| question               | answer                                                                         |
+|------------------------|--------------------------------------------------------------------------------|
+| is it well             | `state` of the last run: completed, failed, running; stopped if it died        |
+| what did each flow do? | rows in all and in the last batch, batches, time of the last batch, last error |
+| how far has it come?   | `positions` of each flow that reads topics                                     |
+| how far is it behind?  | the topics' ends less the positions, of its flows the furthest behind          |
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributedlog.pipelines.progress import Positions, parse_positions
+
+
+@dataclass(slots=True)
+class FlowStatus:
+    name: str
+    state: str = "-"
+    rows: int = 0
+    rows_last: int = 0
+    rows_too_late: int = 0
+    batches: int = 0
+    milliseconds_last: int | None = None
+    time_ms: int | None = None
+    positions: Positions = field(default_factory=dict)
+    error: str | None = None
+    """Of the last failure, until the flow has completed again."""
+
+
+@dataclass(slots=True)
+class PipelineStatus:
+    runs: int = 0
+    state: str = "never ran"
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    milliseconds_last: int | None = None
+    rows_last: int = 0
+    failures_in_a_row: int = 0
+    error: str | None = None
+    flows: dict[str, FlowStatus] = field(default_factory=dict)
+    lag_samples: list[tuple[int, int | None]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Rows that came in from topics; what flows hand to each other is not counted twice."""
+        return sum(flow.rows for flow in self.flows.values() if flow.positions)
+
+    def positions(self) -> dict[str, dict[int, int]]:
+        """Of each partition the flow that is furthest behind."""
+        behind: dict[str, dict[int, int]] = {}
+        for flow in self.flows.values():
+            for topic, partitions in flow.positions.items():
+                known = behind.setdefault(topic, {})
+                for partition, position in partitions.items():
+                    known[partition] = min(position, known.get(partition, position))
+        return behind
+
+
+def lag_of(positions: Positions, ends: Mapping[str, Mapping[int, int]]) -> int:
+    """Records between what was read and the topics' ends.  A partition nobody has read yet counts whole."""
+    behind = 0
+    for topic, partitions in positions.items():
+        for partition, end in ends.get(topic, {}).items():
+            behind += max(0, end - partitions.get(partition, 0))
+    return behind
+
+
+def fold(
+    events: Iterable[Mapping[str, Any]], *, onto: PipelineStatus | None = None, is_running: bool = False
+) -> PipelineStatus:
+    """Events onto what is known, which is changed; `is_running` says whether the process that runs it is
+    alive.
+    """
+    status = PipelineStatus() if onto is None else onto
+    for event in events:
+        kind = event["type"]
+        if kind == "run":
+            _fold_run(status, event)
+        elif kind == "batch":
+            _fold_batch(status, event)
+        elif kind == "flow":
+            _fold_flow(status, event)
+        elif kind == "lag":
+            status.lag_samples.append((event["time_ms"], event.get("records")))
+    if status.state == "running" and not is_running:
+        status.state = "stopped"  # its process died in the middle; the next run goes on from the checkpoints
+    return status
+
+
+def _fold_run(status: PipelineStatus, event: Mapping[str, Any]) -> None:
+    state = event.get("state")
+    if state == "started":
+        status.runs = int(event.get("run") or 0)
+        status.state, status.started_ms = "running", event["time_ms"]
+        return
+    status.state, status.ended_ms = str(state), event["time_ms"]
+    status.milliseconds_last = event.get("milliseconds")
+    status.rows_last = int(event.get("rows") or 0)
+    if state == "failed":
+        status.failures_in_a_row += 1
+        status.error = event.get("error")
+    else:
+        status.failures_in_a_row = 0
+        status.error = None
+
+
+def _flow(status: PipelineStatus, event: Mapping[str, Any]) -> FlowStatus:
+    name = str(event.get("flow"))
+    return status.flows.setdefault(name, FlowStatus(name))
+
+
+def _fold_batch(status: PipelineStatus, event: Mapping[str, Any]) -> None:
+    flow = _flow(status, event)
+    flow.batches += 1
+    flow.rows_last = int(event.get("rows") or 0)
+    flow.rows = int(event.get("rows_total") or flow.rows + flow.rows_last)
+    flow.rows_too_late += int(event.get("rows_too_late") or 0)
+    flow.milliseconds_last = event.get("milliseconds")
+    flow.time_ms = event["time_ms"]
+    flow.positions = parse_positions(event.get("positions")) or flow.positions
+
+
+def _fold_flow(status: PipelineStatus, event: Mapping[str, Any]) -> None:
+    flow = _flow(status, event)
+    flow.state = str(event.get("state"))
+    if event.get("error"):
+        flow.error = str(event["error"])
+    elif flow.state == "completed":
+        flow.error = None

@@ -1,0 +1,87 @@
+"""What Spark calls: the format "dlog", read and written, bounded or not.
+
+| Spark asks for       | it is                                                                    |
+|----------------------|--------------------------------------------------------------------------|
+| schema               | the columns of Spark's Kafka source, or those that `columns` names       |
+| a reader             | `batch_reader`, or with the option `segments` `segment_source`           |
+| a stream's reader    | `stream_reader`                                                          |
+| a writer of either   | `sink`                                                                   |
+
+An object of this class is made on the driver and is pickled into every process that plans, reads or writes:
+it holds nothing but the options.  What it hands out is imported when it is asked for, so that a task that
+reads does not load what writes.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from distributedlog.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+FORMAT = "dlog"
+SEGMENTS = "segments"
+
+
+class DlogDataSource(DataSource):
+    """`spark.dataSource.register(DlogDataSource)` is only needed where `pyspark_dlog` is not installed."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> "StructType":
+        if SEGMENTS not in self.options:  # what is wrong is said at load(), not when the query starts
+            from distributedlog.spark.options import check_read_options
+
+            check_read_options(self.options)
+        return self._own_schema()
+
+    def _own_schema(self) -> "StructType":
+        from distributedlog.spark.columns import columns_of, spark_schema
+
+        return spark_schema(columns_of(self.options))
+
+    def _check_schema(self, schema: "StructType") -> None:
+        """One that was given with `.schema(…)` cannot be another."""
+        own = self._own_schema()
+        if schema != own:
+            raise ConfigError(
+                f"the schema is fixed: {own.simpleString()}; choose columns with the option columns"
+            )
+
+    def reader(self, schema: "StructType") -> "DataSourceReader":
+        self._check_schema(schema)
+        if SEGMENTS in self.options:
+            from distributedlog.spark.segment_source import SegmentReader
+
+            return SegmentReader(self.options)
+        from distributedlog.spark.batch_reader import BatchReader
+
+        return BatchReader(self.options)
+
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 (Spark's name)
+        self._check_schema(schema)
+        from distributedlog.spark.stream_reader import StreamReader
+
+        return StreamReader(self.options)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
+        from distributedlog.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(  # noqa: N802 (Spark's name)
+        self, schema: "StructType", overwrite: bool
+    ) -> "DataSourceStreamWriter":
+        from distributedlog.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)

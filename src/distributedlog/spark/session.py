@@ -1,0 +1,278 @@
+"""`session()`: a Spark session in which topics are DataFrames, set up so that nothing else has to be.
+
+| what Spark needs  | what it gets                                                                      |
+|-------------------|-----------------------------------------------------------------------------------|
+| pyspark, pyarrow  | the extra `spark`; a message that says so if they are missing                     |
+| Java              | found, or brought by pip (`java`); its classes archived (`session_archive`)       |
+| workers' Python   | this one (`PYSPARK_PYTHON`), unless the environment or `config` names another     |
+| a catalog         | Hive's with Derby, under `directory`: tables are there again in the next process. |
+|                   | Without a directory it is in memory, which starts sooner                          |
+| where to run      | `local[*]`, or any `master`                                                       |
+| the format "dlog" | found by Spark itself (`pyspark_dlog`); on a cluster the workers are asked        |
+| its logs          | `directory`/spark.log from warnings on; without one, errors on stderr             |
+
+`config` wins over everything here.  Spark has one context per process: a second call returns the session
+there is, and is refused if it wants another master, catalog or server.
+
+The directory belongs to one process at a time (Derby allows no more): a lock says so in time, instead of
+Derby saying it in forty lines.  `close()` ends the session *and* its JVM; without it the JVM ends when this
+process does, however it does: it watches its stdin.
+
+**With Connect.** Declarative pipelines speak to Spark through its Connect server.  `with_connect=True` runs
+that server inside the same JVM, on a free port of the loopback interface behind a token that only this
+process knows; `session_connect` opens clients of it.
+"""
+
+import contextlib
+import fcntl
+import os
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from distributedlog.model.errors import DirectoryLockedError, SparkNotReadyError
+from distributedlog.spark.java import Java, find_java
+from distributedlog.spark.session_archive import MADE_BY, archive_options
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+MASTER_DEFAULT: Final = "local[*]"
+LOCK_FILE: Final = "lock"
+LOG_FILE: Final = "spark.log"
+LOG_BYTES_MAX: Final = 64 * 1024 * 1024
+WORKERS_CHECK: Final = "dlog.session.check-workers"
+TOKEN_VARIABLE: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 (the name of a variable)
+JVM_PATIENCE_SECONDS: Final = 30.0
+QUICK_START: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""For what is over in a minute: Java compiles once and simply, at half the CPU until the first answer,
+and is slower in the long run."""
+
+_lock: int | None = None
+"""The descriptor of the locked directory, as long as the session lives."""
+
+
+def session(
+    app_name: str = "dlog",
+    *,
+    master: str | None = None,
+    directory: str | None = None,
+    config: Mapping[str, str] | None = None,
+    with_connect: bool = False,
+) -> "SparkSession":
+    """Starts Spark, or returns the session there is."""
+    require_packages(with_connect=with_connect)
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    wanted = master or os.environ.get("MASTER") or MASTER_DEFAULT
+    present = SparkContext._active_spark_context
+    if present is not None:
+        return _present(present, master, directory, with_connect)
+    settings = {**settings_for(app_name, wanted, directory, with_connect=with_connect), **(config or {})}
+    java = find_java()
+    _prepare_environment(java, wanted, with_connect=with_connect)
+    told = (config or {}).get("spark.driver.extraJavaOptions", "")
+    java_options = [settings_for_logs(directory), archive_options(java, os.environ), told]
+    settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, java_options))
+    _take(directory)
+    try:
+        conf = SparkConf(loadDefaults=True).setAll(list(settings.items()))
+        with _stderr_into(directory):
+            context = SparkContext.getOrCreate(conf)
+        spark = SparkSession(context)
+        if not is_local(wanted) and settings.get(WORKERS_CHECK, "true") == "true":
+            from distributedlog.spark.session_workers import check_workers
+
+            check_workers(spark)
+    except BaseException:
+        close()
+        raise
+    return spark
+
+
+def _present(
+    context: "SparkContext", master: str | None, directory: str | None, with_connect: bool
+) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    differing = []
+    if master is not None and context.master != master:
+        differing.append(f"its master is {context.master}")
+    warehouse = context.getConf().get("spark.sql.warehouse.dir", "")
+    if directory is not None and warehouse != place_of(os.path.join(directory, "warehouse")):
+        differing.append(f"its tables are at {warehouse or 'nowhere'}")
+    if with_connect and "Connect" not in (context.getConf().get("spark.plugins") or ""):
+        differing.append("it has no Connect server")
+    if differing:
+        raise SparkNotReadyError(
+            f"this process has a Spark session already, and {' and '.join(differing)}; "
+            "stop that one first (distributedlog.spark.session.close())"
+        )
+    return SparkSession(context)
+
+
+def require_packages(*, with_connect: bool = False) -> None:
+    needed = {"pyspark": "spark", "pyarrow": "spark", "pandas": "spark"}
+    if with_connect:
+        needed |= {"grpc": "spark", "yaml": "spark"}
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        raise SparkNotReadyError(
+            f"Spark needs Python packages that are not installed ({', '.join(missing)}); "
+            "pip install 'distributedlog[spark]' brings them"
+        )
+
+
+def is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
+
+
+def settings_for(
+    app_name: str, master: str, directory: str | None, *, with_connect: bool = False
+) -> dict[str, str]:
+    """What Spark is told, before what the caller says himself."""
+    settings = {
+        "spark.app.name": app_name,
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # One rename instead of a directory listing per file: Hadoop's FileContext costs 100 ms a batch.
+        "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming."
+        "checkpointing.FileSystemBasedCheckpointFileManager",
+    }
+    if is_local(master):
+        cores = str(min(8, os.cpu_count() or 2))
+        settings |= {
+            "spark.sql.shuffle.partitions": cores,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+    if directory is not None:
+        settings |= {
+            "spark.sql.catalogImplementation": "hive",
+            "spark.sql.warehouse.dir": place_of(os.path.join(directory, "warehouse")),
+            "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:;databaseName="
+            + os.path.join(os.path.abspath(directory), "metastore")
+            + ";create=true",
+        }
+    if with_connect:
+        settings |= {
+            "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": "0",
+            "spark.sql.artifact.isolation.enabled": "true",
+            "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
+        }
+    return settings
+
+
+def settings_for_logs(directory: str | None) -> str:
+    """Options for the JVM: our logging, and Derby's own log beside its database."""
+    options = [
+        "-Dlog4j2.configurationFile=" + Path(__file__).absolute().with_name("log4j2.properties").as_uri()
+    ]
+    if directory is not None:
+        options += ["-Ddlog.spark.level=warn", f"-Dderby.system.home={_quoted(os.path.abspath(directory))}"]
+    return " ".join(options)
+
+
+def _quoted(path: str) -> str:
+    return f'"{path}"' if " " in path else path
+
+
+def place_of(path: str) -> str:
+    """A file's place as Hadoop wants it: a blank is a blank, not %20."""
+    return "file://" + os.path.abspath(path)
+
+
+def _prepare_environment(java: Java, master: str, *, with_connect: bool) -> None:
+    os.environ["JAVA_HOME"] = java.home
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a laptop's name may lead nowhere
+    if with_connect:
+        os.environ.setdefault(TOKEN_VARIABLE, uuid.uuid4().hex)
+
+
+def _take(directory: str | None) -> None:
+    """Locks the directory for this process."""
+    global _lock
+    if directory is None:
+        return
+    os.makedirs(directory, exist_ok=True)
+    descriptor = os.open(os.path.join(directory, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise DirectoryLockedError(
+            f"another process has a Spark session on {directory}; wait for it or stop it"
+        ) from None
+    _lock = descriptor
+
+
+@contextlib.contextmanager
+def _stderr_into(directory: str | None) -> Iterator[None]:
+    """The JVM inherits stderr when it is started: it is lent the log's file for that moment."""
+    if directory is None:
+        yield
+        return
+    path = os.path.join(directory, LOG_FILE)
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.getsize(path) > LOG_BYTES_MAX:
+            os.replace(path, path + ".1")
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        os.dup2(log, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(log)
+
+
+def close() -> None:
+    """Ends the session and its JVM; nothing is left of it.  A process may start another one afterwards."""
+    global _lock
+    if "pyspark" in sys.modules:
+        from pyspark import SparkContext
+
+        context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+        if context is not None:
+            with contextlib.suppress(Exception):  # the JVM may be gone already
+                context.stop()
+        if gateway is not None:
+            _end_jvm(gateway)
+            SparkContext._gateway = None
+            SparkContext._jvm = None
+    if _lock is not None:
+        os.close(_lock)
+        _lock = None
+
+
+def _end_jvm(gateway: object) -> None:
+    import subprocess
+
+    process = getattr(gateway, "proc", None)
+    with contextlib.suppress(Exception):
+        gateway.shutdown()  # type: ignore[attr-defined]
+    if process is None:
+        return
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        # A JVM that writes an archive of its classes takes its time to end.
+        process.wait(JVM_PATIENCE_SECONDS if MADE_BY not in os.environ else None)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

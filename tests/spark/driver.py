@@ -1,0 +1,35 @@
+"""A driver to be killed: a topic into Parquet, a few hundred rows at a time, until somebody ends it.
+
+python -m tests.spark.driver BOOTSTRAP TOPIC DIRECTORY
+"""
+
+import sys
+
+from pyspark.sql.functions import col
+
+from distributedlog.spark.session import session
+
+ROWS_PER_BATCH = 400
+
+
+def main(bootstrap: str, topic: str, directory: str) -> None:
+    spark = session("killed", master="local[2]", config={"spark.driver.memory": "1g"})
+    query = (
+        spark.readStream.format("dlog")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(ROWS_PER_BATCH))
+        .option("minPartitions", "4")
+        .load()
+        .select(col("value").cast("string").alias("value"), "partition", "offset")
+        .writeStream.format("parquet")
+        .option("path", f"{directory}/rows")
+        .option("checkpointLocation", f"{directory}/checkpoint")
+        .start()
+    )
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

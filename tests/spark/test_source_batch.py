@@ -1,0 +1,186 @@
+"""A topic as a DataFrame: every record a row, and the options of Spark's Kafka source."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+
+from distributedlog.spark.datasource import FORMAT
+from tests.spark.topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KAFKA_SCHEMA = (
+    "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
+    "timestampType:int>"
+)
+HEADERS_SCHEMA = KAFKA_SCHEMA.removesuffix(">") + ",headers:array<struct<key:string,value:binary>>>"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def read(spark: "SparkSession", topics: Topics, **options: str) -> "DataFrame":
+    return spark.read.format(FORMAT).options(**topics.options(**options)).load()
+
+
+def values(frame: "DataFrame") -> list[bytes]:
+    return [bytes(row.value) for row in frame.orderBy("partition", "offset").collect()]
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+def test_the_columns_are_those_of_sparks_kafka_source(spark: "SparkSession", topics: Topics) -> None:
+    name = topics.create("columns")
+    assert read(spark, topics, subscribe=name).schema.simpleString() == KAFKA_SCHEMA
+    with_headers = read(spark, topics, subscribe=name, includeHeaders="true")
+    assert with_headers.schema.simpleString() == HEADERS_SCHEMA
+    assert all(field.nullable for field in with_headers.schema)
+
+
+def test_a_row_is_the_record(spark: "SparkSession", topics: Topics) -> None:
+    name = topics.create("rows", 2)
+    when = {"timestamp": 1_700_000_000_123}
+    topics.produce_with(
+        name, {}, key=b"k", value=b"v", partition=1, headers=[("a", b"1"), ("a", None)], **when
+    )
+    topics.produce_with(name, {}, value=b"", partition=1, **when)
+    topics.produce_with(name, {}, key=b"gone", value=None, partition=1, **when)
+    rows = read(spark, topics, subscribe=name, includeHeaders="true").orderBy("offset").collect()
+    timestamp = (EPOCH + timedelta(milliseconds=when["timestamp"])).astimezone().replace(tzinfo=None)
+    plain = [(*tuple(row)[2:], row.key, row.value) for row in rows]
+    assert plain == [
+        (name, 1, 0, timestamp, 0, [("a", b"1"), ("a", None)], b"k", b"v"),
+        (name, 1, 1, timestamp, 0, None, None, b""),
+        (name, 1, 2, timestamp, 0, None, b"gone", None),
+    ]
+
+
+def test_compressed_batches_and_the_logs_own_time_are_read(spark: "SparkSession", topics: Topics) -> None:
+    name = topics.create("codecs", message_timestamp_type="LogAppendTime")
+    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    for codec in codecs:
+        topics.produce_with(name, {"compression.codec": codec}, value=codec.encode() * 100, timestamp=1000)
+    rows = read(spark, topics, subscribe=name).orderBy("offset").collect()
+    assert [bytes(row.value) for row in rows] == [codec.encode() * 100 for codec in codecs]
+    assert {row.timestampType for row in rows} == {1}
+    assert all(row.timestamp.year > 2020 for row in rows)
+
+
+def test_columns_are_chosen_and_filtered(spark: "SparkSession", topics: Topics) -> None:
+    name = topics.create("chosen", 2)
+    topics.produce(name, numbered(10), 0)
+    topics.produce(name, numbered(5), 1)
+    frame = read(spark, topics, subscribe=name, Columns="offset, VALUE")
+    assert frame.columns == ["offset", "value"]
+    assert (
+        frame.where("offset >= 5").count() == 5
+    )  # a filter is Spark's: nothing of it is pushed to the source
+    assert read(spark, topics, subscribe=name).where("partition = 1").count() == 5
+
+
+def test_a_range_is_read_from_offsets_that_are_pasted(spark: "SparkSession", topics: Topics) -> None:
+    name = topics.create("ranged", 2)
+    topics.produce(name, numbered(10), 0)
+    topics.produce(name, numbered(4), 1)
+    frame = read(
+        spark,
+        topics,
+        subscribe=name,
+        startingOffsets=json.dumps({name: {"0": 3, "1": -2}}),
+        endingOffsets=json.dumps({name: {"0": 5, "1": -1}}),
+    )
+    assert values(frame) == [b"3", b"4", b"0", b"1", b"2", b"3"]
+
+
+def test_a_range_is_read_by_time(spark: "SparkSession", topics: Topics) -> None:
+    name = topics.create("timed")
+    for number in range(5):
+        topics.produce_with(name, {}, value=b"%d" % number, timestamp=1_000_000 + number)
+    at = {"startingTimestamp": "1000001", "endingTimestamp": "1000003"}
+    assert values(read(spark, topics, subscribe=name, **at)) == [b"1", b"2"]
+    by_partition = {"startingOffsetsByTimestamp": json.dumps({name: {"0": 1_000_004}})}
+    assert values(read(spark, topics, subscribe=name, **by_partition)) == [b"4"]
+    topics.produce(name, [b"now"])
+    assert values(read(spark, topics, subscribe=name, startingOffsets="-10m")) == [b"now"]
+    with pytest.raises(PySparkException, match=r"no record of timed-.* is as young as 99999999999999"):
+        read(spark, topics, subscribe=name, startingTimestamp="99999999999999").count()
+
+
+def test_topics_are_named_by_a_list_a_pattern_or_one_by_one(spark: "SparkSession", topics: Topics) -> None:
+    word = topics.new_name("found")
+    for suffix in ("a", "b"):
+        topics.create_named(f"{word}-{suffix}", 2)
+        topics.produce(f"{word}-{suffix}", numbered(3), 0)
+        topics.produce(f"{word}-{suffix}", numbered(2), 1)
+    assert read(spark, topics, subscribe=f"{word}-a, {word}-b").count() == 10
+    assert read(spark, topics, subscribePattern=f"^{word}-[ac]$").count() == 5
+    assert read(spark, topics, assign=json.dumps({f"{word}-b": [1]})).count() == 2
+    assert read(spark, topics, subscribePattern="^nothing-like-this$").count() == 0
+
+
+def test_a_range_is_split_into_tasks(spark: "SparkSession", topics: Topics) -> None:
+    name = topics.create("split", 2)
+    topics.produce(name, numbered(90), 0)
+    topics.produce(name, numbered(10), 1)
+    assert read(spark, topics, subscribe=name).rdd.getNumPartitions() == 2
+    many = read(spark, topics, subscribe=name, minPartitions="10")
+    assert many.rdd.getNumPartitions() == 10
+    few = read(spark, topics, subscribe=name, maxRecordsPerPartition="25")
+    assert few.rdd.getNumPartitions() == 5
+    assert values(many) == values(few) == numbered(90) + numbered(10)
+
+
+def test_many_rows_come_in_order_through_small_and_large_fetches(
+    spark: "SparkSession", topics: Topics
+) -> None:
+    name = topics.create("many")
+    topics.produce(name, numbered(100_000))
+    for bytes_max in ("20000", "4194304"):
+        frame = read(spark, topics, subscribe=name, kafka__max__partition__fetch__bytes=bytes_max)
+        assert [bytes(row.value) for row in frame.select("value").collect()] == numbered(100_000)
+
+
+def test_records_that_retention_took_are_an_error_that_names_them(
+    spark: "SparkSession", topics: Topics
+) -> None:
+    name = topics.create("lost")
+    topics.produce(name, numbered(10))
+    topics.delete_records(name, 0, 4)
+    asked = {"subscribe": name, "startingOffsets": json.dumps({name: {"0": 2}})}
+    with pytest.raises(PySparkException, match=rf"{name}-0 has no offsets 2 to 3 any more"):
+        read(spark, topics, **asked).count()
+    assert values(read(spark, topics, **asked, failOnDataLoss="false")) == numbered(10)[4:]
+    assert values(read(spark, topics, subscribe=name)) == numbered(10)[4:]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({}, "it is not said which topics to read"),
+        ({"subscribe": "a", "assign": "{}"}, "subscribe and assign say different things"),
+        ({"subscribe": "a", "startingOfsets": "earliest"}, "did you mean startingOffsets"),
+        ({"subscribe": "a", "kafka__auto__offset__reset": "latest"}, "auto.offset.reset is not supported"),
+        ({"subscribe": "a", "startingOffsets": "latest"}, "cannot start at latest"),
+        ({"subscribe": "no-such-topic"}, "there is no topic 'no-such-topic'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wrong_option_is_said_in_words(
+    spark: "SparkSession", topics: Topics, options: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(PySparkException, match=complaint):
+        read(spark, topics, **options, fetchOffset__retryIntervalMs="1").count()
+
+
+def test_a_view_in_sql_reads_a_topic(spark: "SparkSession", topics: Topics) -> None:
+    name = topics.create("viewed")
+    topics.produce(name, numbered(3))
+    spark.sql(
+        f"CREATE TEMPORARY VIEW viewed USING dlog OPTIONS"
+        f" ('kafka.bootstrap.servers' '{topics.bootstrap}', 'subscribe' '{name}')"
+    )
+    assert spark.sql("SELECT count(*) AS n FROM viewed WHERE CAST(value AS STRING) > '0'").first() == (2,)
