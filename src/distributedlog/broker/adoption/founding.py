@@ -17,7 +17,7 @@ from typing import Final
 
 from distributedlog.broker.adoption.survey import Survey, TakenTopic
 from distributedlog.broker.raft_storage import LogRaftStorage
-from distributedlog.controller.features import LEVEL_MAX, LEVEL_MIN, METADATA_FEATURE
+from distributedlog.controller.features import FEATURES
 from distributedlog.controller.image import MetadataImage, ResourceType
 from distributedlog.controller.records import (
     NO_LEADER,
@@ -48,19 +48,21 @@ def founding_image(survey: Survey, directory_id: Uuid, incarnation_id: Uuid) -> 
 
 
 def _records(survey: Survey, directory_id: Uuid, incarnation_id: Uuid) -> Iterator[Message]:
-    yield FeatureLevelSet(name=METADATA_FEATURE, feature_level=LEVEL_MAX)
+    for name, (_, level) in FEATURES.items():
+        yield FeatureLevelSet(name=name, feature_level=level)
     yield ClusterCreated(cluster_id=survey.cluster_id)
     if survey.next_producer_id:
         yield ProducerIdsTaken(broker_id=-1, next_producer_id=survey.next_producer_id)
-    feature = BrokerFeature(
-        name=METADATA_FEATURE, min_supported_version=LEVEL_MIN, max_supported_version=LEVEL_MAX
-    )
+    features = [
+        BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in FEATURES.items()
+    ]
     yield RegisterBroker(
         broker_id=survey.node_id,
         incarnation_id=incarnation_id,
         broker_epoch=FOUNDING_EPOCH,
         end_points=[],
-        features=[feature],
+        features=features,
         rack=None,
         fenced=True,
         log_dirs=[directory_id],

@@ -11,6 +11,7 @@ from distributedlog.broker.adoption.taking import Tools, take_in_place, take_int
 from distributedlog.broker.directory import load_identity
 from distributedlog.broker.raft_storage import LogRaftStorage
 from distributedlog.broker.settings_loading import load_settings
+from distributedlog.controller.features import FEATURES
 from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.snapshots import decode_snapshot
 from distributedlog.model.errors import DiskFullError, NotAdoptableError, StorageError
@@ -104,6 +105,7 @@ def test_a_new_directory_serves_what_kafka_had_and_kafkas_stays_as_it_was() -> N
     image = start(disk, OURS)
     assert set(image.topic_ids) == {"orders", "users"}
     assert image.topic_ids["orders"] == ORDERS
+    assert dict(image.features.items()) == {name: high for name, (_, high) in FEATURES.items()}
     partition = image.topics[ORDERS].partitions[1]
     assert (partition.replicas, partition.isr, partition.leader, partition.leader_epoch) == (
         (1,),
