@@ -205,14 +205,28 @@ def test_a_stream_whose_batch_failed_writes_it_again_and_loses_nothing(
     assert all(found.count(value) <= 2 for value in found)
 
 
-def test_an_aggregate_is_written_whole_in_complete_mode_as_by_sparks_kafka_sink(
-    spark: "SparkSession", stage: Stage, tmp_path: Path
+@pytest.mark.parametrize("mode", ["complete", "update"])
+def test_an_aggregate_is_written_in_complete_mode_and_through_foreach_batch_in_update_mode(
+    spark: "SparkSession", stage: Stage, tmp_path: Path, mode: str
 ) -> None:
-    topic, target = stage.create("sink-sum-from", 1), stage.create("sink-sum-to", 1)
+    """Spark itself offers no update mode to sinks in Python."""
+    topic, target = stage.create(f"sink-{mode}-from", 1), stage.create(f"sink-{mode}-to", 1)
     write(spark.range(30).selectExpr("cast(id % 3 as string) as value"), stage, topic=topic)
     options = stage.options(subscribe=topic, startingOffsets="earliest")
     counts = spark.readStream.format("dlog").options(**options).load().groupBy("value").count()
     rows = counts.selectExpr("to_json(struct(cast(value as string) as v, count)) as value")
-    run(rows, stage, tmp_path / "checkpoint", "complete", topic=target)
+    if mode == "complete":
+        run(rows, stage, tmp_path / "checkpoint", mode, topic=target)
+    else:
+        with pytest.raises(StreamingQueryException, match="does not support Update mode"):
+            run(rows, stage, tmp_path / "refused", mode, topic=target)
+        query = (
+            rows.writeStream.foreachBatch(lambda part, _: write(part, stage, topic=target))
+            .outputMode(mode)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(PATIENCE_SECONDS)
     found: list[dict[str, Any]] = [json.loads(value) for value in values(stage, target)]
     assert found == [{"v": str(number), "count": 10} for number in range(3)]

@@ -200,7 +200,8 @@ def test_as_many_elements_as_allowed_are_answered(stage: HostileStage) -> None:
 def test_ten_thousand_small_requests_at_once_are_answered_in_turn(stage: HostileStage) -> None:
     frame = frame_of(ApiVersionsRequest(client_software_name="e", client_software_version="1"), 3, "x" * 1000)
     with stage.meanwhile("pipelined requests") as seen, Enemy(stage.address, "127.0.4.3") as enemy:
-        for connection in enemy.connect(4):
+        for _ in range(4):
+            (connection,) = enemy.connect()  # not before: who has asked nothing is closed
             for piece in pipelined(frame, 2_500):
                 connection.sendall(piece)
                 for _ in range(len(piece) // len(frame)):
@@ -239,7 +240,7 @@ def test_long_requests_on_many_connections_leave_others_their_turn(stage: Hostil
             each.sendall(frame)
         assert all(read_frame(each) for each in connections)
     seen.check()
-    assert seen.report["operations"] >= 4
+    assert seen.report["operations"] >= 5
     assert stage.complaints(enemy.host) == []
 
 

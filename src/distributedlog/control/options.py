@@ -5,7 +5,8 @@ connection is given up.  That is below a broker's session timeout, so that whoev
 asks the next one in time.
 
 Who connects is bounded in number, and in time until it has shown that it speaks HTTP/2: connections hold file
-descriptors, and a process that has none left cannot write its logs.
+descriptors, and a process that has none left cannot write its logs.  One without a call for IDLE_MS_MAX is
+closed, or a thousand that ask nothing would keep everybody else out; a channel connects anew when it must.
 
 gRPC tries nothing again by itself (`enable_retries` 0, no settings from DNS): only the caller knows what may
 be asked twice.  It does reconnect, with jitter, ever more slowly up to RECONNECT_MS_MAX.
@@ -20,6 +21,7 @@ STREAMS_MAX: Final = 1_024
 CONNECTIONS_MAX: Final = 1_024
 """That one server has at a time; one too many is closed as soon as it is accepted."""
 HANDSHAKE_TIMEOUT_MS: Final = 10_000
+IDLE_MS_MAX: Final = 300_000
 PING_INTERVAL_MS: Final = 3_000
 PING_TIMEOUT_MS: Final = 3_000
 RECONNECT_MS_MIN: Final = 100
@@ -56,6 +58,7 @@ SERVER: Final[Options] = (
     ("grpc.max_concurrent_streams", STREAMS_MAX),
     ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
+    ("grpc.max_connection_idle_ms", IDLE_MS_MAX),
     ("grpc.http2.min_ping_interval_without_data_ms", PING_INTERVAL_MS // 2),
     ("grpc.http2.max_ping_strikes", 4),
 )

@@ -45,7 +45,7 @@ from distributedlog.storage.segment import LOG_SUFFIX, file_name
 from distributedlog.storage.store import LOG_START_COPY_FILE
 from distributedlog.storage.verification import segment_bases
 
-WINDOW_BYTES: Final = 4 * 1024 * 1024
+WINDOW_BYTES: Final = 1024 * 1024
 LISTINGS_MAX: Final = 100
 """How often in a row a segment may vanish between being listed and being opened."""
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 RECORDS_GATHERED: Final = 32_768
 """Rows are handed to Spark about so many at a time."""
-BYTES_GATHERED: Final = 8 * 1024 * 1024
+BYTES_GATHERED: Final = 2 * 1024 * 1024
 
 
 class SegmentReader(DataSourceReader):

@@ -127,6 +127,35 @@ def test_a_server_takes_only_so_many_connections_and_leaves_descriptors_for_the_
     run(story)
 
 
+def test_a_connection_without_a_call_makes_way_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "grpc.max_connection_idle_ms"
+    assert dict(options.SERVER)[name] == options.IDLE_MS_MAX
+    monkeypatch.setattr(options, "SERVER", tuple((dict(options.SERVER) | {name: 200}).items()))
+
+    async def story() -> None:
+        gateway = GatewayServer()
+        port = await gateway.start(HOST, 0)
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5))
+        while await reader.read(1000):
+            pass  # its settings, and in the end its farewell
+        writer.close()
+        channel = grpc.aio.insecure_channel(f"{HOST}:{port}")
+        assert await health_of(channel, "") == NOT_SERVING
+        await asyncio.wait_for(closed(channel), 10)
+        assert await health_of(channel, "") == NOT_SERVING, "it connects anew"
+        await channel.close()
+        await gateway.stop(0)
+
+    async def closed(channel: grpc.aio.Channel) -> None:
+        state = channel.get_state()
+        while state is grpc.ChannelConnectivity.READY:
+            await channel.wait_for_state_change(state)
+            state = channel.get_state()
+
+    run(story)
+
+
 def test_control_and_gateway_run_on_one_loop() -> None:
     async def story() -> None:
         controller = Controller()
