@@ -20,6 +20,7 @@ SECTIONS = {
     "hostile": ("tests.bench.hostile",),
     "flat": ("tests.bench.flat",),
     "upkeep": ("tests.bench.upkeep",),
+    "spark": ("tests.bench.spark", "tests.bench.spark_sink"),
 }
 
 

@@ -34,6 +34,8 @@ HEALED_US = 18 * SECOND_US
 LOOK_US = 50_000
 PATIENCE_US = 700_000
 """How long a leader, or a copy in the ISR, may be silent."""
+LEASE_MS = PATIENCE_US // 1_000 * 98 // 100
+"""How long a broker that was heard knows that it was; clocks differ a little."""
 IN_SYNC_MIN = 2
 MEMBERS_MAX = 5
 GROUPS = ("g0", "g1")
@@ -221,6 +223,7 @@ class GroupsCluster:
         for broker_id, host in self.hosts.items():
             if self._is_healthy(host):
                 self._unhealthy_since_us.pop(broker_id, None)
+                host.lease_end_ms = host.clock.monotonic_ms() + LEASE_MS
             else:
                 self._unhealthy_since_us.setdefault(broker_id, now_us)
         leader = self.hosts.get(self.leader_id)

@@ -42,6 +42,8 @@ class GroupsHost:
         self.is_cut = False
         """Neither the controller nor the other copies reach it; members do."""
         self.life = 0
+        self.lease_end_ms = 0
+        """On its own clock: until then the controller has heard it."""
         self.read_delay_us_max = 20_000
         self._config = config
         self._signals = PartitionSignals()
@@ -62,6 +64,7 @@ class GroupsHost:
             scheduler=self,
             executor=self,
             randomness=SeededRandomness(self.chance.getrandbits(64)),
+            lease_end_ms=lambda: self.lease_end_ms,
         )
 
     def crash(self) -> None:

@@ -62,6 +62,13 @@ MUTANTS = [
         Runs(1, 8, "members", "offset regression"),
     ),
     GroupsMutant(
+        "a coordinator that was replaced while it stood still tells old positions",
+        "broker/coordinators.py",
+        " and now_ms >= self._lease_end_ms():\n",
+        " and False:\n",
+        Runs(1090, 1, "coordinators", "offset regression"),
+    ),
+    GroupsMutant(
         "assignments are told before they are committed",
         "statemachine/runtime.py",
         "            self._waiting_effects.append(_Waiting(self.replayed_offset, result.effects))",

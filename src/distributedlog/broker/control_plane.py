@@ -284,6 +284,11 @@ class ControlPlane:
     def broker_epoch(self) -> int:
         return NO_EPOCH if self.life is None else self.life.epoch
 
+    @property
+    def lease_end_ms(self) -> int:
+        """Until then this broker has surely not been fenced for its silence."""
+        return 0 if self.life is None else self.life.lease_end_ms
+
     def status(self) -> ControlStatus:
         image = self.replica.image
         own = image.brokers.get(self.settings.node_id)

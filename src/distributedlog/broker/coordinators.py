@@ -7,7 +7,8 @@
 
 | an answer that cannot be given                            | the client is told           |
 |-----------------------------------------------------------|------------------------------|
-| the group's partition is led elsewhere, or was lost       | NOT_COORDINATOR              |
+| the group's partition is led elsewhere, or was lost; or   | NOT_COORDINATOR              |
+| may be: no controller has heard this broker for a session |                              |
 | the topic is not there; too few replicas are in sync; the | COORDINATOR_NOT_AVAILABLE    |
 | log could not be written; it did not commit in time       |                              |
 | the log is being read back                                | COORDINATOR_LOAD_IN_PROGRESS |
@@ -37,6 +38,7 @@ from distributedlog.groups.records import GroupRecord
 from distributedlog.groups.requests import (
     CommitRequest,
     Completed,
+    ConsumerHeartbeatRequest,
     DescribeConsumerGroupRequest,
     DescribeRequest,
     FetchOffsetsRequest,
@@ -84,6 +86,8 @@ _READS: Final = (
     DescribeConsumerGroupRequest,
     ListRequest,
 )
+_MAY_WRITE_NOTHING: Final = (*_READS, ConsumerHeartbeatRequest, SyncRequest)
+"""Also those whose answer is often made from what there is."""
 
 
 def group_config(settings: NodeSettings) -> GroupConfig:
@@ -118,6 +122,7 @@ class Coordinator:
         scheduler: Scheduler,
         executor: Executor,
         activated: Callable[["Coordinator"], None],
+        lease_end_ms: Callable[[], int],
     ) -> None:
         self.partition = partition
         self.epoch = partition.leader_epoch
@@ -125,6 +130,7 @@ class Coordinator:
         self._scheduler = scheduler
         self._executor = executor
         self._activated = activated
+        self._lease_end_ms = lease_end_ms
         self._runtime: GroupRuntime = Runtime(new_machine, CoordinatorLog(partition, clock))
         self._loader: LogLoader | None = None
         self._asked: dict[int, tuple[Done[Reply], int | None]] = {}
@@ -196,9 +202,13 @@ class Coordinator:
             raise NotCoordinatorError(f"{self.partition.key} is led elsewhere")
         if self._is_short and not isinstance(request, _READS):
             raise CoordinatorNotAvailableError(f"{self.partition.key} has too few replicas in sync")
+        now_ms = self._clock.monotonic_ms()
+        if isinstance(request, _MAY_WRITE_NOTHING) and now_ms >= self._lease_end_ms():
+            # Nothing is written for it, so no log would tell that another leads, and has newer positions.
+            raise NotCoordinatorError("no controller has heard this broker for a session")
         self._busy = True
         try:
-            return self._runtime.submit(request, self._clock.monotonic_ms(), deadline_ms)
+            return self._runtime.submit(request, now_ms, deadline_ms)
         finally:
             self._busy = False
 
@@ -311,14 +321,16 @@ class GroupCoordinators:
         scheduler: Scheduler,
         executor: Executor,
         randomness: Randomness,
+        lease_end_ms: Callable[[], int],
     ) -> None:
-        """`executor` calls back on the loop."""
+        """`executor` calls back on the loop.  After `lease_end_ms` another may lead without our knowing."""
         self._config = config
         self._image = image
         self._clock = clock
         self._scheduler = scheduler
         self._executor = executor
         self._randomness = randomness
+        self._lease_end_ms = lease_end_ms
         self._by_partition: dict[int, Coordinator] = {}
         self.metrics = GroupMetrics(
             lambda: (each.machine for each in self.all_active()),
@@ -359,6 +371,7 @@ class GroupCoordinators:
             scheduler=self._scheduler,
             executor=self._executor,
             activated=self._activated,
+            lease_end_ms=self._lease_end_ms,
         )
         self._by_partition[partition.partition_id] = coordinator
         coordinator.start()

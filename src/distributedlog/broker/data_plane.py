@@ -120,7 +120,11 @@ class DataPlane:
     # --- starting ------------------------------------------------------------------------------
 
     def start(
-        self, view: MetadataView, controller: ControllerBridge, broker_epoch: Callable[[], int]
+        self,
+        view: MetadataView,
+        controller: ControllerBridge,
+        broker_epoch: Callable[[], int],
+        lease_end_ms: Callable[[], int],
     ) -> tuple[Endpoint, ...]:
         """Takes the addresses under which clients will find this broker."""
         settings = self._settings
@@ -140,6 +144,7 @@ class DataPlane:
             scheduler=self._scheduler,
             executor=PostingExecutor(self._executor, self._scheduler),
             randomness=self._randomness,
+            lease_end_ms=lease_end_ms,
         )
         self._metrics.add_source(self._groups.metrics.families)
         services = self._services = Services(

@@ -145,6 +145,9 @@ class BrokerLife:
         self._failed = failed
         self._prepare = prepare
         self._heard_ms = clock.monotonic_ms()
+        self.lease_end_ms = clock.monotonic_ms()
+        """Until then no controller has fenced this broker: a session from when the last heartbeat that was
+        answered was sent.  Another thread may read it."""
         self._sequence = 0
         self._duplicate_since_ms: int | None = None
         self._refused_why: type[BaseException] | None = None
@@ -202,7 +205,7 @@ class BrokerLife:
             self._refused_why = None
             self._heard_ms = self._clock.monotonic_ms()
             self._move(LifeEvent.REGISTERED)
-            self._forwarder.replica.when_at(self.epoch, lambda: self._prepare(lambda: self._beat_in(0)))
+            self._forwarder.replica.when_at(self.epoch, lambda: self._prepare(self._prepared))
         elif isinstance(error, _REFUSED_FOR_GOOD) or self._is_duplicate_for_good(error):
             self._failed(error)
         else:
@@ -210,6 +213,12 @@ class BrokerLife:
                 self._refused_why = type(error)
                 logger.warning("not registered yet, and trying on: %s", error)
             self._after(self._jittered(REGISTER_AGAIN_MS), self._register)
+
+    def _prepared(self) -> None:
+        """The data plane shows what the registration found: this broker leads nothing before it is let in,
+        and is let in by no heartbeat but one that is sent from now on."""
+        self.lease_end_ms = self._clock.monotonic_ms() + self._times.session_timeout_ms
+        self._beat_in(0)
 
     def _is_duplicate_for_good(self, error: BaseException) -> bool:
         """A predecessor that was killed counts as alive for a session timeout; a twin counts for ever."""
@@ -240,9 +249,12 @@ class BrokerLife:
             data_loop_lag_ms=self._lag_ms(),
         )
         self.heartbeats += 1
+        sent_ms = self._clock.monotonic_ms()
 
         def answered(outcome: Outcome[Response]) -> None:
             if not self._stopped and number == self._sequence:
+                if outcome.error is None:
+                    self.lease_end_ms = sent_ms + self._times.session_timeout_ms
                 self._heard(outcome)
 
         self._forwarder.ask(request, self._patience_ms(), answered, until_visible=False)

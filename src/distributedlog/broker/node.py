@@ -146,7 +146,12 @@ class Node:
         from distributedlog.broker.data_plane import advertised_gateway
 
         bridge = ControllerBridge(self._loop, self._thread.loop, self._control.forwarder)
-        endpoints = data.start(self._view, bridge, lambda: self._control.broker_epoch)
+        endpoints = data.start(
+            self._view,
+            bridge,
+            lambda: self._control.broker_epoch,
+            lambda: self._control.lease_end_ms,
+        )
         self._view.on_change(lambda _old, _new: self._serve_if_let_in())
         service = data.gateway_service(self._why_not_ready)
         gateway = await asyncio.wrap_future(self._thread.submit(self._control.start_gateway(service)))

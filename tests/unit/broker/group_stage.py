@@ -68,6 +68,7 @@ class GroupStage:
         self.metadata = self.stage.metadata
         self.metadata.create("t", TOPIC_NUMBER)
         self.metadata.create(OFFSETS_TOPIC, OFFSETS_NUMBER, partitions)
+        self.lease_end_ms = 1 << 62
         self.attach()
 
     def attach(self) -> None:
@@ -80,6 +81,7 @@ class GroupStage:
             scheduler=self.stage.scheduler,
             executor=self.stage.executor,
             randomness=SeededRandomness(1),
+            lease_end_ms=lambda: self.lease_end_ms,
         )
         self.stage.apply()
 

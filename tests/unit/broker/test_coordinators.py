@@ -159,6 +159,21 @@ def test_too_few_replicas_in_sync_refuse_writes_and_hold_deadlines() -> None:
     assert stage.ask(HeartbeatRequest("g", member, None, 1)).code is ErrorCode.NONE, "it was excused"
 
 
+def test_a_broker_that_no_controller_has_heard_for_a_session_tells_nobody_where_a_group_stands() -> None:
+    """Another may have been elected, and have newer positions: it was stopped, say, and does not know yet."""
+    stage = GroupStage()
+    stage.commit(3)
+    stage.settle()
+    stage.lease_end_ms = stage.stage.clock.monotonic_ms()
+    assert stage.fetch().code is ErrorCode.NOT_COORDINATOR
+    assert stage.ask(HeartbeatRequest("g", "m", None, 1)).code is ErrorCode.NOT_COORDINATOR
+    writing = stage.commit(4)
+    assert not writing.is_told, "what is written is told by the log, if it can be committed"
+    stage.lease_end_ms += 1
+    stage.settle()
+    assert stage.committed() == [4]
+
+
 def test_sessions_end_by_the_loops_timers() -> None:
     stage = GroupStage()
     stage.settle()

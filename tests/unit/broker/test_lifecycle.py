@@ -374,6 +374,20 @@ def test_a_broker_that_nobody_hears_knows_it_when_the_session_ends_and_not_later
     assert bench.states[-1] is S.CUT_OFF
 
 
+def test_a_lease_lasts_a_session_from_when_the_heartbeat_was_sent_and_not_from_its_answer() -> None:
+    bench = Bench()
+    bench.reach(S.SERVING)
+    bench.wait_for_beat()
+    sent_ms, before_ms = bench.calls[-1].at_ms, bench.life.lease_end_ms
+    bench.timers.advance(SESSION_MS // 4)
+    assert bench.life.lease_end_ms == before_ms, "nobody has answered yet"
+    bench.reply()
+    assert bench.life.lease_end_ms == sent_ms + SESSION_MS > before_ms
+    bench.wait_for_beat()
+    bench.refuse(UnreachableError("gone"))
+    assert bench.life.lease_end_ms == sent_ms + SESSION_MS
+
+
 def test_refusals_to_connect_are_noticed_no_earlier_and_no_later_than_silence() -> None:
     bench = Bench()
     bench.reach(S.SERVING)
