@@ -45,6 +45,6 @@ def test_a_broker_that_no_controller_has_heard_for_a_session_keeps_no_member() -
     stage.settle()
     member_of(stage)
     stage.lease_end_ms = stage.stage.clock.monotonic_ms()
-    assert stage.ask(STAYS).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert stage.ask(STAYS).code is ErrorCode.NOT_COORDINATOR
     stage.lease_end_ms += 1
     assert stage.ask(STAYS).code is ErrorCode.NONE
