@@ -1,4 +1,7 @@
-"""Spark's own Kafka connector: its jars, brought by Maven and kept in .bench/."""
+"""Spark's own Kafka connector: its jars, brought by Maven and kept in .bench/.
+
+Spark's build names a mirror of Maven Central that not every machine reaches: Central is asked in its name.
+"""
 
 import shutil
 import subprocess
@@ -13,6 +16,8 @@ VERSION: Final = pyspark.__version__
 HOME: Final = Path(__file__).parents[2] / ".bench" / f"spark-kafka-{VERSION}"
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>bench</groupId><artifactId>spark-kafka</artifactId><version>1</version><packaging>pom</packaging>
+<repositories><repository><id>gcs-maven-central-mirror</id><url>https://repo.maven.apache.org/maven2</url>
+</repository></repositories>
 <dependencies><dependency><groupId>org.apache.spark</groupId>
 <artifactId>spark-sql-kafka-0-10_2.13</artifactId><version>{}</version></dependency></dependencies></project>
 """

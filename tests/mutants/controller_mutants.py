@@ -166,8 +166,8 @@ MUTANTS = [
     Mutant(
         "a level is raised although a broker does not know it",
         "controller/machine.py",
-        "if not supports_level(broker, level)",
-        "if broker.is_active and not supports_level(broker, level)",
+        "if level != now and not supports_level(broker, level, name)",
+        "if level != now and broker.is_active and not supports_level(broker, level, name)",
         f"{C}/test_features.py",
     ),
     Mutant(

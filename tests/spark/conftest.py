@@ -10,15 +10,19 @@ import pytest
 
 from distributedlog.spark.session import close, session
 from tests.spark.topics import Topics
+from tests.system.conftest import pytest_terminal_summary
 from tests.system.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["pytest_terminal_summary"]
+
 CONFIG = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
     "spark.sql.streaming.stopTimeout": "30s",
+    "spark.python.authenticate.socketTimeout": "120s",  # a busy machine takes its time to start a Python
 }
 
 

@@ -10,10 +10,11 @@ from pyspark.sql.functions import col
 from distributedlog.spark.session import session
 
 ROWS_PER_BATCH = 400
+CONFIG = {"spark.driver.memory": "1g", "spark.python.authenticate.socketTimeout": "120s"}
 
 
 def main(bootstrap: str, topic: str, directory: str) -> None:
-    spark = session("killed", master="local[2]", config={"spark.driver.memory": "1g"})
+    spark = session("killed", master="local[2]", config=CONFIG)
     query = (
         spark.readStream.format("dlog")
         .option("kafka.bootstrap.servers", bootstrap)

@@ -85,6 +85,10 @@ class Topics:
         """It is on its way; `flush` waits for it."""
         self._producer.produce(name, **record)
 
+    def poll(self) -> None:
+        """What is acknowledged leaves the queue: for those who send much."""
+        self._producer.poll(0)
+
     def flush(self) -> None:
         assert self._producer.flush(PATIENCE_SECONDS) == 0
 

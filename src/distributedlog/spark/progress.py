@@ -8,23 +8,23 @@ from has been worked through as well, and is told when there is nothing new.
 A group with members is not ours: its coordinator refuses, and that is said once.
 """
 
-import logging
+from typing import Final
 
 from distributedlog.client.group_offsets import GroupOffsets, Position
 from distributedlog.model.errors import DlogError
+from distributedlog.model.ids import TopicPartition
 from distributedlog.spark.connections import Link
 from distributedlog.spark.kafka_options import warn_once
 from distributedlog.spark.offsets import Positions
 
-TIMEOUT_MS = 5_000
-_logger = logging.getLogger("distributedlog.spark")
+TIMEOUT_MS: Final = 5_000
 
 
 class Progress:
     def __init__(self, link: Link, group_id: str) -> None:
         self._link = link
         self._group = GroupOffsets(link.cluster, group_id) if group_id else None
-        self._told: dict[object, int] = {}
+        self._told: dict[TopicPartition, int] = {}
 
     def tell(self, positions: Positions) -> None:
         """Everything before these has been worked through.  What was told already is not told again."""

@@ -22,6 +22,7 @@ short again after every micro-batch, so that another source of the same query is
 error (`topics` says what that is).  The ids of topics are journaled with the offsets (`offsets` says how).
 """
 
+import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -289,6 +290,4 @@ class Query:
 
 
 async def _pause(pause_ms: int) -> None:
-    import asyncio
-
     await asyncio.sleep(pause_ms / 1000)
