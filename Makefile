@@ -43,6 +43,7 @@ clients: $(READY) ## bring the clients that are no Python packages: KafkaJS, kca
 
 test: $(READY) clients   ## everything a change must pass, on both forms of the kernel
 	$(PYTEST) tests/unit tests/fuzz tests/simulation tests/compat tests/system tests/mutants
+	-@$(BIN)/python -m distributedlog.pipelines.archive # Spark starts sooner then, many times
 	$(PYTEST) tests/spark
 	DLOG_KERNEL=interpreted $(PYTEST) tests/unit tests/compat $(KERNEL_TESTS)
 

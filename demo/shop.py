@@ -89,6 +89,8 @@ class Pipeline:
             while not self._is_to_end.is_set():
                 is_last = self._is_last_wanted.is_set()
                 outcome = self._runner.run_once()
+                if self._is_to_end.is_set():
+                    return
                 self.outcomes.append(outcome)
                 if outcome.is_completed:
                     failures = 0

@@ -146,6 +146,7 @@ class Workload:
             closing = Event(
                 kind, json.dumps(body).encode(), "nobody", identity, 0, int(moment), is_closing=True
             )
+            self.sent += 1
             self._send(closing)
         left = self._producer.flush(120)
         if left:

@@ -15,6 +15,7 @@ BIN = Path(sys.executable).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 WITH_BROKER = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FIRST_STEPS = re.compile(r"    (echo .*)?dlog topic (create|produce|consume) ")
 ADDRESS = "127.0.0.1:9092"
 
 
@@ -45,7 +46,7 @@ def test_what_the_readme_says_of_a_broker_works_as_pasted(tmp_path: Path) -> Non
     """Its Python, and its commands; only the address is another one."""
     readme = (ROOT / "README.md").read_text()
     (block,) = WITH_BROKER.findall(readme)
-    commands = [line.strip() for line in readme.splitlines() if re.match(r"    (echo .*)?dlog topic ", line)]
+    commands = [line.strip() for line in readme.splitlines() if FIRST_STEPS.match(line)]
     assert len(commands) == 3
     with DevCluster(tmp_path / "ready.json", "--port", "0") as cluster:
         bootstrap = cluster.ready()["bootstrap"]
@@ -59,4 +60,18 @@ def test_what_the_readme_says_of_a_broker_works_as_pasted(tmp_path: Path) -> Non
             commands[2], shell=True, env=environment, check=True, timeout=120, capture_output=True, text=True
         )
         assert read.stdout == "hello\nhello\n"
+        assert cluster.stop() == 0
+
+
+def test_what_the_page_on_administration_shows_works_as_pasted(tmp_path: Path) -> None:
+    (block,) = WITH_BROKER.findall((ROOT / "docs" / "administration.md").read_text())
+    with DevCluster(tmp_path / "ready.json", "--port", "0") as cluster:
+        bootstrap = cluster.ready()["bootstrap"]
+        make = [str(BIN / "dlog"), "topic", "create", "orders", "--bootstrap", bootstrap]
+        subprocess.run(make, check=True, timeout=120)
+        ran = subprocess.run(
+            [sys.executable, "-W", "error", "-c", block.replace(ADDRESS, bootstrap)],
+            check=True, timeout=120, cwd=tmp_path, capture_output=True, text=True,
+        )  # fmt: skip
+        assert "leader_id=1" in ran.stdout
         assert cluster.stop() == 0

@@ -42,13 +42,6 @@ from distributedlog.storage.checkpoints import (
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
 )
-from distributedlog.storage.compaction import (
-    CompactionResult,
-    commit_compaction,
-    dirty_ratio,
-    plan_compaction,
-    run_compaction,
-)
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.retention import enforce_retention
 from distributedlog.storage.store import LOG_START_COPY_FILE
@@ -56,6 +49,7 @@ from distributedlog.storage.store import LOG_START_COPY_FILE
 if TYPE_CHECKING:
     from distributedlog.broker.metrics import Family
     from distributedlog.broker.partitions import PartitionSet
+    from distributedlog.storage.compaction import CompactionResult
 
 TICK_MS: Final = 1 * SECOND_MS
 SLICE_MS: Final = 5
@@ -332,6 +326,8 @@ class Upkeep:
         log = self._store.logs.get(key)
         if log is None or log.is_closed:
             return
+        from distributedlog.storage.compaction import plan_compaction, run_compaction  # not to start with
+
         first_dirty = self._store.first_dirty_offsets.get(key, log.start_offset)
         plan = plan_compaction(log, first_dirty, self._clock.wall_ms())
         if plan is not None:
@@ -340,7 +336,7 @@ class Upkeep:
             self._executor.run_cpu(run_compaction, (plan, self._disk), done)
 
     def _compacted(
-        self, key: TopicPartition, log: PartitionLog, began_ms: int, outcome: Outcome[CompactionResult]
+        self, key: TopicPartition, log: PartitionLog, began_ms: int, outcome: "Outcome[CompactionResult]"
     ) -> None:
         self._compacting = None
         if self._is_over or self._store.logs.get(key) is not log:
@@ -353,8 +349,10 @@ class Upkeep:
         self._compact_next()
 
     def _commit(
-        self, key: TopicPartition, log: PartitionLog, began_ms: int, result: CompactionResult
+        self, key: TopicPartition, log: PartitionLog, began_ms: int, result: "CompactionResult"
     ) -> None:
+        from distributedlog.storage.compaction import commit_compaction
+
         if commit_compaction(log, result, self._clock.wall_ms()):
             self._store.first_dirty_offsets[key] = result.first_dirty_offset
             self._counts.compacted(result.counts, began_ms, self._clock.monotonic_ms())
@@ -362,6 +360,8 @@ class Upkeep:
     # --- a scrape ------------------------------------------------------------------------------
 
     def families(self) -> "Iterator[Family]":
+        from distributedlog.storage.compaction import dirty_ratio
+
         dirty = self._store.first_dirty_offsets
         ratios = (
             dirty_ratio(log, dirty.get(key, log.start_offset))

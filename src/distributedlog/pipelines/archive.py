@@ -82,6 +82,7 @@ def exercise() -> None:
     """Loads what pipelines and queries use."""
     from distributedlog.pipelines.project import find_project
     from distributedlog.pipelines.runner import Runner
+    from distributedlog.spark.session import QUICK_START
 
     with tempfile.TemporaryDirectory(prefix="dlog-archive-") as directory:
         place = Path(directory)
@@ -93,7 +94,7 @@ def exercise() -> None:
         (place / "spark-pipeline.yml").write_text(SPEC.format(directory=directory))
         (place / "transformations" / "tables.py").write_text(DEFINITIONS.format(directory=directory))
         (place / "transformations" / "counted.sql").write_text(WINDOW)
-        with Runner(find_project(directory)) as runner:
+        with Runner(find_project(directory), config=QUICK_START) as runner:
             outcome = runner.run_once()
             if outcome.error is not None:
                 raise SparkNotReadyError(outcome.error)

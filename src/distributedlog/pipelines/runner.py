@@ -142,7 +142,15 @@ class Runner:
 
     def __exit__(self, *_: object) -> None:
         self._is_ending = True
+        self._let_go()
         self._ends.close()
+
+    def _let_go(self) -> None:
+        """Ends what a run in another thread waits for: it would go on asking a server that is gone."""
+        client = self._client
+        if client is not None:
+            with contextlib.suppress(Exception):
+                client.client.close()
 
     def _watch_jvm(self, process: "subprocess.Popen[bytes] | None") -> None:
         """A client of Connect would wait many minutes for a server that is gone: it is told at once."""
@@ -152,9 +160,7 @@ class Runner:
         if self._is_ending:
             return
         self._jvm_ended = f"Spark's JVM ended ({'exit code' if code >= 0 else 'signal'} {abs(code)})"
-        client = self._client
-        if client is not None:
-            client.client.close()
+        self._let_go()
 
     def _make_topics(self) -> None:
         """Before Spark is started: a cluster that is not there is noticed at once."""
@@ -228,6 +234,7 @@ class Runner:
             )
             for message in messages_of(events):
                 self._on_message(current, message)
+            self._client = None
 
     def _runtime_configuration(self, spark: "SparkSession") -> dict[str, str]:
         """What may be set on a running session: ours, and those of Spark's that it lets one change."""

@@ -23,10 +23,13 @@ that server inside the same JVM, on a free port of the loopback interface behind
 process knows; `session_connect` opens clients of it.
 """
 
+import atexit
 import contextlib
 import fcntl
 import os
+import shutil
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -54,6 +57,8 @@ and is slower in the long run."""
 
 _lock: int | None = None
 """The descriptor of the locked directory, as long as the session lives."""
+_passing: str | None = None
+"""Where tables go that nobody keeps."""
 
 
 def session(
@@ -79,6 +84,9 @@ def session(
     told = (config or {}).get("spark.driver.extraJavaOptions", "")
     java_options = [settings_for_logs(directory), archive_options(java, os.environ), told]
     settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, java_options))
+    if directory is None:
+        # Tables of a catalog in memory end with the process, and so do their files.
+        settings.setdefault("spark.sql.warehouse.dir", place_of(_passing_warehouse()))
     _take(directory)
     try:
         conf = SparkConf(loadDefaults=True).setAll(list(settings.items()))
@@ -111,7 +119,7 @@ def _present(
     if differing:
         raise SparkNotReadyError(
             f"this process has a Spark session already, and {' and '.join(differing)}; "
-            "stop that one first (distributedlog.spark.session.close())"
+            "stop that one first (from distributedlog.spark.session import close; close())"
         )
     return SparkSession(context)
 
@@ -241,6 +249,15 @@ def _stderr_into(directory: str | None) -> Iterator[None]:
         os.close(log)
 
 
+def _passing_warehouse() -> str:
+    """Where a session without a directory would put tables; Spark makes it if there are any."""
+    global _passing
+    if _passing is None:
+        _passing = os.path.join(tempfile.gettempdir(), f"dlog-spark-{uuid.uuid4().hex}")
+        atexit.register(shutil.rmtree, _passing, ignore_errors=True)
+    return _passing
+
+
 def close() -> None:
     """Ends the session and its JVM; nothing is left of it.  A process may start another one afterwards."""
     global _lock
@@ -255,6 +272,8 @@ def close() -> None:
             _end_jvm(gateway)
             SparkContext._gateway = None
             SparkContext._jvm = None
+    if _passing is not None:
+        shutil.rmtree(_passing, ignore_errors=True)
     if _lock is not None:
         os.close(_lock)
         _lock = None

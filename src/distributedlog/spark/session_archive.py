@@ -2,7 +2,7 @@
 
 Most of Spark's start is Java reading, checking and linking thousands of classes out of jars.  A
 JVM that is told so writes those it has loaded into an archive when it ends; later ones map that file.
-Making it takes half a minute of CPU and 200 MB, so it is made when somebody asks for it (`dlog pipeline
+Making it takes half a minute of CPU and 250 MB, so it is made when somebody asks for it (`dlog pipeline
 prepare`, `make test`), never by the way; once it is there every session uses it.
 
     CACHE/java/VERSION-KEY.jsa      KEY: this Java's home and release, Spark's place, the archive's recipe

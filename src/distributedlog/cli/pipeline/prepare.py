@@ -10,7 +10,7 @@ from distributedlog.cli.output import print_line
 def prepare(anew: bool) -> int:
     """Keep Java's classes loaded in a file, so that Spark starts in a fraction of the time.
 
-    Takes about half a minute, once, and 160 MB in your cache directory.  Sessions use it from then on.
+    Takes about half a minute, once, and 250 MB in your cache directory.  Sessions use it from then on.
     """
     from distributedlog.cli.pipeline.run import NoSparkError
     from distributedlog.model.errors import SparkNotReadyError
