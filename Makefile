@@ -6,13 +6,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 KERNEL_SOURCE := $(wildcard src/distributedlog/records/_kernel*.py)
+FIND_JAVA := $(BIN)/python -c 'from distributedlog.spark.java import main; raise SystemExit(main())'
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
-# Of the slow tests, those whose outcome could depend on the form of the kernel.
-KERNEL_TESTS := $(addprefix tests/simulation/,test_raft.py test_raft_storage.py) \
+# What is run again with the interpreted kernel: the tests of all that goes through it.
+KERNEL_TESTS := $(addprefix tests/unit/,records storage replication embedded client broker spark) \
+    $(addprefix tests/compat/,test_librdkafka.py test_python_clients.py) tests/simulation/test_raft_storage.py \
     $(addprefix tests/system/,test_kill.py test_broker_kill.py test_examples.py test_server.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-interpreted demo bench simulate compat compat-jvm soak lock proto clients clean
+.PHONY: help setup check format test test-interpreted demo bench simulate compat compat-jvm soak lock proto clients java clean
 
 help:            ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,11 +43,14 @@ format: $(READY) ## mend what ruff can mend
 clients: $(READY) ## bring the clients that are no Python packages: KafkaJS, kcat
 	$(BIN)/python -m tests.compat.broker.install
 
-test: $(READY) clients   ## everything a change must pass, on both forms of the kernel
+java: $(READY)   ## find Java 17 or newer for Spark, or bring it with pip
+	@$(FIND_JAVA) || { $(BIN)/python -m pip install --quiet --require-hashes -r requirements/jre.txt && $(FIND_JAVA); }
+
+test: $(READY) clients java ## everything a change must pass, on both forms of the kernel
 	$(PYTEST) tests/unit tests/fuzz tests/simulation tests/compat tests/system tests/mutants
 	-@$(BIN)/python -m distributedlog.pipelines.archive # Spark starts sooner then, many times
 	$(PYTEST) tests/spark
-	DLOG_KERNEL=interpreted $(PYTEST) tests/unit tests/compat $(KERNEL_TESTS)
+	DLOG_KERNEL=interpreted $(PYTEST) $(KERNEL_TESTS)
 
 simulate: $(READY) ## seeded simulations; KIND=raft|control|groups SEED= RUNS= SECONDS=
 	$(BIN)/python -m tests.simulation --kind $(or $(KIND),raft) --seed $(or $(SEED),1) --runs $(or $(RUNS),20) --seconds $(or $(SECONDS),30)
@@ -60,16 +65,18 @@ soak: $(READY)   ## the long forms of the same tests
 	DLOG_SOAK=1 $(PYTEST) tests/unit tests/fuzz tests/simulation tests/system
 	DLOG_SOAK=1 $(PYTEST) tests/spark
 
-demo: $(READY)   ## see it work
+demo: $(READY) java ## see it work
 	$(BIN)/python -m demo
 
 bench: $(READY)  ## speed, as ratios in one run; SECTION=log
 	$(BIN)/python -m tests.bench $(SECTION)
 
-lock: $(READY)   ## pin requirements/dev.in with hashes
+lock: $(READY)   ## pin requirements/*.in with hashes
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    --no-emit-find-links --custom-compile-command "make lock" requirements/dev.in -o requirements/dev.txt
+	for name in dev jre; do \
+	    $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	        --no-emit-find-links --custom-compile-command "make lock" requirements/$$name.in \
+	        -o requirements/$$name.txt || exit 1; done
 
 proto: $(READY)  ## regenerate the gRPC messages
 	$(BIN)/python -m distributedlog.control.generate

@@ -24,6 +24,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -208,3 +209,14 @@ def wrap(home: str, cache_directory: str) -> str:
     os.chmod(fresh, 0o755)  # noqa: S103 (a program)
     os.replace(fresh, program)
     return wrapped
+
+
+def main() -> int:
+    """Says which Java Spark will get here."""
+    try:
+        java = find_java()
+    except SparkNotReadyError as error:
+        sys.stderr.write(f"java: {error}\n")
+        return 1
+    sys.stdout.write(f"java: {java.version} at {java.home}\n")
+    return 0

@@ -115,3 +115,16 @@ def test_the_wrapper_is_written_once_and_mended(tmp_path: Path) -> None:
 def test_the_cache_is_where_people_expect_it() -> None:
     assert cache_home({"XDG_CACHE_HOME": "/x", "HOME": "/h"}) == "/x/distributedlog"
     assert cache_home({"HOME": "/h"}) == "/h/.cache/distributedlog"
+
+
+def test_it_says_which_one_spark_will_get(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert module.main() == 1
+    assert "none was found" in capsys.readouterr().err
+    monkeypatch.setenv("JAVA_HOME", str(make_home(tmp_path / "told", "21.0.2")))
+    assert module.main() == 0
+    assert capsys.readouterr().out == f"java: 21 at {tmp_path / 'told'}\n"
