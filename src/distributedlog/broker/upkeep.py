@@ -339,9 +339,11 @@ class Upkeep:
         self, key: TopicPartition, log: PartitionLog, began_ms: int, outcome: "Outcome[CompactionResult]"
     ) -> None:
         self._compacting = None
-        if self._is_over or self._store.logs.get(key) is not log:
-            return  # what it wrote is removed when the log is opened next, or went with it
-        if outcome.error is not None:
+        if self._is_over:
+            return  # what it wrote is removed when the log is opened next
+        if self._store.logs.get(key) is not log:
+            pass  # what it wrote went with the log; the others of the round are still to come
+        elif outcome.error is not None:
             self._complain(f"compact {key}", outcome.error)
             self._counts.compaction_failed()
         elif not self._attempt(f"compact {key}", partial(self._commit, key, log, began_ms, outcome.value())):

@@ -135,15 +135,17 @@ class _Counter:
             version=connection.version_for(FetchRequest, question.version_max),
         )
         fetched, refused = self._fetcher.accept(question, response)
+        # Where something came, an answer may have been full before the turn of the others.
+        is_empty = all(each.next_offset == question.offsets[each.partition] for each in fetched)
         for each in fetched:
-            self._got_to(each.partition, each.next_offset, question.offsets[each.partition])
+            self._got_to(each.partition, each.next_offset, is_empty=is_empty)
         if refused:
             raise refused[0].error
 
-    def _got_to(self, partition: TopicPartition, offset: int, from_offset: int) -> None:
+    def _got_to(self, partition: TopicPartition, offset: int, *, is_empty: bool) -> None:
         end = self._ends[partition]
         self.records[partition] += self._fetcher.counted.pop(partition, 0)
-        is_over = offset >= end or offset == from_offset  # nothing came: what is left is one gap
+        is_over = offset >= end or is_empty  # nothing came: what is left is one gap
         is_enough = self._fetcher.bytes_taken.get(partition, 0) >= self._bytes_max
         if is_enough and not is_over:
             self.records[partition] += end - offset

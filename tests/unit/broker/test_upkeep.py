@@ -191,6 +191,24 @@ def test_a_compaction_of_a_log_that_is_gone_meanwhile_is_forgotten() -> None:
     assert stage.directories() == []
 
 
+def test_the_logs_behind_one_that_is_gone_meanwhile_are_compacted_all_the_same() -> None:
+    stage = Stage(log=COMPACTED)
+    stage.metadata.create("orders", 1)
+    stage.metadata.create("payments", 2)
+    stage.apply()
+    for topic in ("orders", "payments"):
+        for number in range(60):
+            produce_data(stage[topic], batch_of([value_of(number)], keys=[b"k"]))
+    stage.settle()
+    stage.scheduler.advance(10_000)
+    assert stage.executor.waiting > 0
+    stage.apply(stage.metadata.remove(2))  # the one that is being compacted
+    stage.settle()
+    stage.pass_time(30_000)
+    assert families(stage)["dlog_compaction_runs"] == 1
+    assert len(values_in(stage["orders"].log)) < 60
+
+
 def test_what_cannot_be_written_now_is_tried_again() -> None:
     stage = with_orders(1)
     stage.sim.inject("write", f"{ROOT}/{HIGH_WATERMARK_FILE}*", errno.ENOSPC)

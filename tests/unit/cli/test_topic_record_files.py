@@ -91,6 +91,27 @@ def test_parquet_of_others_needs_only_keys_and_values(tmp_path: Path) -> None:
         list(reading(path, "parquet"))
 
 
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"timestamp_ms": ["noon"]}, "'noon' is no whole number"),
+        ({"timestamp_ms": [1.5]}, "1.5 is no whole number"),
+        ({"partition": ["x"]}, "'x' is no whole number"),
+        ({"headers": [[{"key": None, "value": b"v"}]]}, "None is no header's key"),
+    ],
+)
+def test_a_column_of_another_type_is_told_and_not_sent(
+    tmp_path: Path, columns: dict[str, list[object]], told: str
+) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = str(tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"key": ["k"], "value": ["v"], **columns}), path)
+    with pytest.raises(InputError, match=f"a row that is no record: {told}"):
+        list(reading(path, "parquet"))
+
+
 def test_equal_records_make_equal_files(tmp_path: Path) -> None:
     for kind in ("jsonl", "jsonl.gz"):
         one = written(tmp_path / f"one.{kind}", kind, [Record(b"a")])

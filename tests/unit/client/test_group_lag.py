@@ -185,6 +185,27 @@ def test_what_is_too_much_to_look_at_is_taken_for_a_record_each_offset() -> None
     assert (unseen.records, unseen.is_exact) == (43, False)
 
 
+def test_a_partition_that_found_an_answer_full_is_asked_for_again() -> None:
+    places = [TopicPartition("t", at) for at in range(3)]
+    ledger = Ledger({"t": 3}, logs={place: [plain(0, 4)] for place in places})
+    broker, fetch = ledger.broker(), ledger.fetch
+
+    def only_the_first(request: FetchRequest, version: int) -> Message:
+        response = fetch(request, version)
+        for told in response.responses[0].partitions[1:]:
+            told.records = b""
+        return response
+
+    broker.answers[ApiKey.FETCH] = only_the_first
+    with broker.running():
+
+        async def ask() -> dict[TopicPartition, Lag]:
+            async with Cluster(parse_bootstrap(broker.bootstrap), QUICK) as cluster:
+                return await lag_of(cluster, dict.fromkeys(places, 1))
+
+        assert [each.records for each in run(ask()).values()] == [3, 3, 3]
+
+
 def test_offsets_at_the_end_that_compaction_has_emptied_are_no_records() -> None:
     ledger = ledger_of(plain(0, 2))
     ledger.end = lambda partition: 9  # type: ignore[method-assign]

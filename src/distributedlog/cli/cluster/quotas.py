@@ -20,6 +20,7 @@ How much clients may do.  A quota is for a user, a client id, both together, or 
 producer_byte_rate         bytes a second that it may write, to each broker
 consumer_byte_rate         bytes a second that it may read, from each broker
 request_percentage         share of a broker's time, in percent
+controller_mutation_rate   partitions a second that it may have made or removed
 connection_creation_rate   connections a second, of an address (--ip)
 
 \b

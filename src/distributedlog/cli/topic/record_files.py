@@ -241,17 +241,32 @@ def _read_parquet(path: str) -> Iterator[Addressed]:
 
 def _from_row(row: dict[str, Any], path: str) -> Addressed:
     try:
-        headers = tuple(Header(each["key"], _as_bytes(each["value"])) for each in row.get("headers") or ())
+        headers = tuple(
+            Header(_as_text(each["key"]), _as_bytes(each["value"])) for each in row.get("headers") or ()
+        )
         timestamp_ms = row.get("timestamp_ms", -1)
         record = Record(
             _as_bytes(row["value"]),
             _as_bytes(row["key"]),
             headers,
-            -1 if timestamp_ms is None else timestamp_ms,
+            -1 if timestamp_ms is None else _as_number(timestamp_ms),
         )
+        partition = row.get("partition")
+        return Addressed(record, None if partition is None else _as_number(partition))
     except (TypeError, KeyError) as error:
         raise InputError(f"{path} has a row that is no record: {error}") from error
-    return Addressed(record, row.get("partition"))
+
+
+def _as_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no header's key")
+    return value
+
+
+def _as_number(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
 
 
 def _as_bytes(value: object) -> bytes | None:

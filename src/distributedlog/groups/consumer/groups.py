@@ -180,8 +180,11 @@ class ConsumerGroups:
             self.remove(group, [member], turn)
         return ConsumerHeartbeatReply(member.member_id, request.epoch)
 
-    def remove(self, group: ConsumerGroup, members: list[Member], turn: Turn) -> None:
-        """They are out: what they held is free, and the group plans anew."""
+    def remove(
+        self, group: ConsumerGroup, members: list[Member], turn: Turn, *, refusable: bool = False
+    ) -> None:
+        """They are out: what they held is free, and the group plans anew.  One that goes always fits into an
+        entry; many at once may not, and are refused then."""
         ids = frozenset(member.member_id for member in members)
         sight = self.sight()
         if moving.may_downgrade(group, ids, turn):
@@ -190,7 +193,9 @@ class ConsumerGroups:
                 rebalance.prepare(classic, turn)
                 return
         draft = Draft(group)
-        leaving.remove(draft, ids, sight, turn)
+        leaving.remove(draft, ids, sight)
+        if refusable:
+            turn.check_fits(draft.records)
         turn.records += draft.records
         for member_id in ids:
             sessions.forget(group.group_id, member_id, turn)
@@ -260,7 +265,7 @@ class ConsumerGroups:
             errors.append(ErrorCode.UNKNOWN_MEMBER_ID if member.member_id in going else ErrorCode.NONE)
             going[member.member_id] = member
         if going:
-            self.remove(group, list(going.values()), turn)
+            self.remove(group, list(going.values()), turn, refusable=True)
         return LeaveReply(tuple(errors))
 
     # --- deadlines -----------------------------------------------------------------------------

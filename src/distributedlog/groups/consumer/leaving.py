@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from distributedlog.groups.consumer import planning, records
 from distributedlog.groups.consumer.group import Draft
 from distributedlog.groups.consumer.planning import Sight
-from distributedlog.groups.turn import Turn
 
 
-def remove(draft: Draft, member_ids: Iterable[str], sight: Sight, turn: Turn) -> None:
+def remove(draft: Draft, member_ids: Iterable[str], sight: Sight) -> None:
     """The group's epoch rises once for all of them."""
     for member_id in member_ids:
         draft.write(*records.without_member(draft.group_id, member_id))
-    planning.refresh(draft, sight, turn, is_changed=True)
+    planning.depart(draft, sight)

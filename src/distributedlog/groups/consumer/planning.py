@@ -1,10 +1,11 @@
 """The group's epoch and its target: made anew when members, subscriptions or topics are others than before.
 
     refresh    looks patterns up again, and raises the group's epoch if there is a reason to
+    depart     raises the epoch for those who went, and does no more than that
     assign     makes the target of the group's epoch, if there is none yet
     advance    brings one member a step on
 
-All three write to a draft, in this order; each looks at what the one before has written.  The target is made
+They write to a draft, in this order; each looks at what the one before has written.  The target is made
 by whichever heartbeat comes first after the epoch rose: members that leave or expire only raise the epoch, so
 that many of them that go at once cost one target.
 """
@@ -40,14 +41,28 @@ def refresh(draft: Draft, sight: Sight, turn: Turn, *, is_changed: bool) -> None
         draft.write(records.group_record(draft.group_id, draft.group.epoch + 1, metadata_hash))
 
 
-def _look_up(draft: Draft, sight: Sight, turn: Turn) -> bool:
-    """Whether a pattern stands for other topics than before."""
+def depart(draft: Draft, sight: Sight) -> None:
+    """What patterns stand for by now is left to the next heartbeat: that one can be refused if it does not
+    fit into an entry, and a deadline cannot."""
+    _wanted_patterns(draft)
+    metadata_hash = hash_of(draft.group, sight.topics)
+    draft.write(records.group_record(draft.group_id, draft.group.epoch + 1, metadata_hash))
+
+
+def _wanted_patterns(draft: Draft) -> list[str]:
+    """Those that members have; the others are forgotten."""
     group = draft.group
     wanted = {member.pattern for member in group.members.values() if member.pattern is not None}
     for pattern in [each for each in group.patterns if each not in wanted]:
         draft.write(records.without_pattern(group.group_id, pattern))
+    return sorted(wanted)
+
+
+def _look_up(draft: Draft, sight: Sight, turn: Turn) -> bool:
+    """Whether a pattern stands for other topics than before."""
+    group = draft.group
     is_changed = False
-    for pattern in sorted(wanted):
+    for pattern in _wanted_patterns(draft):
         topics = sight.patterns.topics(pattern, sight.topics)
         known = group.patterns.get(pattern)
         if known is None or known.topics != topics:

@@ -14,7 +14,6 @@ from distributedlog.groups.consumer.member import Member
 from distributedlog.groups.consumer.planning import Sight, hash_of
 from distributedlog.groups.consumer.reconciliation import IsFree, reconcile
 from distributedlog.groups.consumer.topics import NO_SLOTS, Slots, Topics
-from distributedlog.groups.turn import Turn
 from tests.unit.groups.consumer.test_consumer_model import SOAK, ConsumerModel
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -61,7 +60,7 @@ def leaves_the_old_group_in_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_to_raise_the_epoch_when_members_leave(patch: pytest.MonkeyPatch) -> None:
-    def hushed(draft: Draft, member_ids: Iterable[str], sight: Sight, turn: Turn) -> None:
+    def hushed(draft: Draft, member_ids: Iterable[str], sight: Sight) -> None:
         for member_id in member_ids:
             draft.write(*records.without_member(draft.group_id, member_id))
 

@@ -15,6 +15,9 @@ from distributedlog.groups.requests import (
     DescribeReply,
     DescribeRequest,
     GroupListing,
+    Leaver,
+    LeaveReply,
+    LeaveRequest,
     ListReply,
     ListRequest,
 )
@@ -336,6 +339,32 @@ def test_a_group_that_does_not_fit_one_entry_is_refused_as_a_whole() -> None:
     stage = ConsumerStage(Topics(t=400), config=GroupConfig(entry_bytes_max=1_000))
     assert stage.code_of(Client(stage, "m0").request()) is ErrorCode.MESSAGE_TOO_LARGE
     assert stage.machine.consumers.by_id == {}
+
+
+def test_more_members_than_fit_one_entry_do_not_leave_at_once() -> None:
+    stage = ConsumerStage(config=GroupConfig(entry_bytes_max=2_000))
+    for at in range(10):
+        assert stage.member(f"m{at}").epoch > 0
+    leavers = tuple(Leaver(f"m{at}") for at in range(10))
+    entries = len(stage.log.entries)
+    assert stage.code_of(LeaveRequest(GROUP, leavers)) is ErrorCode.MESSAGE_TOO_LARGE
+    assert (len(stage.group.members), len(stage.log.entries)) == (10, entries)
+    assert stage.ask(LeaveRequest(GROUP, leavers[:5])) == LeaveReply((ErrorCode.NONE,) * 5)
+    assert stage.ask(LeaveRequest(GROUP, leavers[5:])) == LeaveReply((ErrorCode.NONE,) * 5)
+    assert stage.group.members == {}
+
+
+def test_who_goes_fits_one_entry_even_if_what_the_patterns_of_others_stand_for_does_not() -> None:
+    stage = ConsumerStage(Topics(a=1), config=GroupConfig(entry_bytes_max=2_000))
+    first, second = stage.member("m0", pattern="a.*"), stage.member("m1", pattern="a.*")
+    for at in range(100):
+        stage.topics.create(f"a-topic-with-a-long-name-{at}", 1)
+    assert first.beat() is second.beat() is ErrorCode.MESSAGE_TOO_LARGE
+    entries = len(stage.log.entries)
+    stage.advance(SESSION_MS)
+    assert stage.group.members == {}
+    for entry in stage.log.entries[entries:]:
+        assert sum(len(key) + len(value or b"") for key, value in entry) <= 2_000
 
 
 def test_nobody_can_be_a_member_of_a_group_that_is_not_there() -> None:
