@@ -7,10 +7,13 @@ everybody else.  So it is read from the files, by as many tasks as there are cor
 Where the files end (as far as they are committed now) is asked once, before anything is read; the backfill
 ends there and the stream begins there.  What is produced meanwhile is the stream's.
 
-Both write Parquet into the same table, here a folder for each, so that either can be run again by itself.
+Both write Parquet into the same table, here a folder for each.  The hand-over is written down once the
+backfill is complete: run again, the program leaves the backfill as it is and the stream goes on where it was.
+Without that, a second backfill would end later, and have rows that the stream has had already.
 """
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distributedlog.spark.segment_source import segment_offsets
@@ -23,16 +26,22 @@ def backfill_then_live(
     spark: "SparkSession", bootstrap: str, data_directory: str, topic: str, target: str
 ) -> str:
     """Reads everything that there is, and what comes while it runs; the offsets of the hand-over."""
-    hand_over = segment_offsets(data_directory, subscribe=topic)
-
-    history = (
-        spark.read.format("dlog")
-        .option("segments", data_directory)
-        .option("subscribe", topic)
-        .option("endingOffsets", hand_over)
-        .load()
-    )
-    history.write.mode("overwrite").parquet(f"{target}/history")
+    written_down = Path(target) / "hand-over.json"
+    if written_down.exists():
+        hand_over = written_down.read_text()
+    else:
+        hand_over = segment_offsets(data_directory, subscribe=topic)
+        history = (
+            spark.read.format("dlog")
+            .option("segments", data_directory)
+            .option("subscribe", topic)
+            .option("endingOffsets", hand_over)
+            .load()
+        )
+        history.write.mode("overwrite").parquet(f"{target}/history")  # what a crash left is replaced
+        unfinished = written_down.with_suffix(".new")
+        unfinished.write_text(hand_over)
+        unfinished.replace(written_down)
 
     live = (
         spark.readStream.format("dlog")

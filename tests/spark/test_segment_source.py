@@ -74,7 +74,12 @@ def test_the_example_hands_over_from_backfill_to_live_and_every_row_is_there_onc
     assert sum(json.loads(hand_over)[TOPIC].values()) == 500
     history, live = spark.read.parquet(f"{target}/history"), spark.read.parquet(f"{target}/live")
     assert (history.count(), live.count()) == (500, 300)
+    restart(own)  # now the files are known to be whole further on
+    produce(spark, own, 800, 900, "none")
+    assert backfill_then_live(spark, own.bootstrap, own.data_directory, TOPIC, target) == hand_over
+    history, live = spark.read.parquet(f"{target}/history"), spark.read.parquet(f"{target}/live")
+    assert (history.count(), live.count()) == (500, 400)
     rows = history.unionByName(live).selectExpr("partition", "offset", "cast(value as string) as value")
     found = rows.collect()
-    assert sorted(int(row.value) for row in found) == list(range(800))
-    assert len({(row.partition, row.offset) for row in found}) == 800
+    assert sorted(int(row.value) for row in found) == list(range(900))
+    assert len({(row.partition, row.offset) for row in found}) == 900

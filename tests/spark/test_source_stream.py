@@ -136,6 +136,8 @@ def test_what_a_stream_cannot_have_is_said_before_it_runs(
 ) -> None:
     with pytest.raises(PySparkException, match="endingOffsets is for bounded reads"):
         Query(spark, topics, tmp_path, subscribe="t", endingOffsets="latest").run(availableNow=True)
+    with pytest.raises(PySparkException, match="segments is for bounded reads"):
+        Query(spark, topics, tmp_path, subscribe="t", segments="/nowhere").run(availableNow=True)
     with pytest.raises(PySparkException, match="did you mean maxOffsetsPerTrigger"):
         Query(spark, topics, tmp_path, subscribe="t", maxOffsetPerTrigger="5")
     with pytest.raises(PySparkException, match="the schema is fixed"):

@@ -1,13 +1,16 @@
 """`dlog sql`: topics as tables.  The command's own function runs here, in the session the tests share."""
 
 import json
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from pyspark.logger import PySparkLogger
 
 from distributedlog.cli.sql import sql
+from distributedlog.spark.session import LOGGERS_OF_EXCEPTIONS
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -107,6 +110,7 @@ def test_a_table_is_cut_and_says_so(spark: "SparkSession", topics: Topics) -> No
         (("SELECT * FROM nowhere",), 1, "it names no topic that is there"),
         (("SELEC 1",), 1, "PARSE_SYNTAX_ERROR"),
         (("SELECT assert_true(false)",), 1, "Error: [USER_RAISED_EXCEPTION] 'false' is not true!"),
+        (("SELECT 1 AS a, 2 AS a", "-o", "json"), 1, "two columns are called a"),
         (("SELECT 1", "-o", "parquet"), 2, "--to DIR"),
         (("SELECT 1", "--to", "x"), 2, "--to DIR"),
         (("SELECT 1", "--option", "x"), 2, "KEY=VALUE"),
@@ -116,6 +120,12 @@ def test_what_is_wrong_is_said(
     spark: "SparkSession", topics: Topics, arguments: tuple[str, ...], code: int, complaint: str
 ) -> None:
     assert complaint in ask(topics, *arguments, expected=code)
+
+
+@pytest.mark.parametrize("name", LOGGERS_OF_EXCEPTIONS)
+def test_what_is_wrong_is_not_said_a_second_time_by_pyspark(spark: "SparkSession", name: str) -> None:
+    """It would be the stack of Java in one line, before ours."""
+    assert not PySparkLogger.getLogger(name).isEnabledFor(logging.CRITICAL)
 
 
 def test_without_a_cluster_nothing_is_started(topics: Topics) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from distributedlog.client.options import ClientOptions
+from distributedlog.client.places import Isolation
 from distributedlog.model.errors import (
     ConfigError,
     DlogError,
@@ -23,9 +25,10 @@ from distributedlog.model.errors import (
     UnknownTopicIdError,
 )
 from distributedlog.model.ids import TopicPartition
-from distributedlog.spark.connections import close_links
+from distributedlog.spark.connections import close_links, link_to
 from distributedlog.spark.fetching import Task
 from distributedlog.spark.stream_reader import StreamReader
+from distributedlog.spark.watching import FAILURE_PAUSE_MS, Watch
 from tests.spark.topics import Topics, until
 
 IMPATIENT = {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "20"}
@@ -94,6 +97,17 @@ def test_a_query_that_runs_once_takes_what_is_there(topics: Topics) -> None:
     asked = reader(topics, name, startingOffsets="-1h", maxOffsetsPerTrigger="1")
     start = asked.initialOffset()
     assert rows(asked, start, asked.latestOffset(start, ReadAllAvailable())) == numbered(3)
+
+
+def test_large_records_are_not_held_back_until_there_are_many(topics: Topics) -> None:
+    name = topics.create("large")
+    topics.produce(name, [bytes(900_000)] * 12)
+    asked = reader(topics, name, startingOffsets="earliest")
+    start = asked.initialOffset()
+    (task,) = asked.partitions(start, next_end(asked, start))
+    batches = list(asked.read(task))
+    assert sum(batch.num_rows for batch in batches) == 12
+    assert max(batch.num_rows for batch in batches) <= 8, "a fetch of 4 MiB, and what was held before it"
 
 
 # --- how much ----------------------------------------------------------------------------------
@@ -202,6 +216,17 @@ def test_an_idle_query_asks_rarely_and_yet_sees_a_record_at_once(topics: Topics)
     later.join()
     assert offsets(end) == {name: {"0": 0, "1": 1}}
     assert seen_at - sent_at < 0.35, "it was woken, it did not sleep its time out"
+
+
+def test_a_broker_that_refuses_to_wait_makes_the_watch_look_for_leaders_again(topics: Topics) -> None:
+    """And not at once: one that goes on refusing would be asked without end."""
+    link = link_to(topics.bootstrap, ClientOptions(), "watch")
+    watch = Watch(link.cluster, Isolation.READ_UNCOMMITTED)
+    behind_the_end = {TopicPartition(topics.create("refused"), 0): 100}
+    began = time.monotonic()
+    link.run(watch.wait(behind_the_end, 10_000))
+    assert FAILURE_PAUSE_MS / 1000 <= time.monotonic() - began < 5
+    assert link.cluster.is_stale
 
 
 def test_a_micro_batch_of_another_source_makes_the_wait_short_again(topics: Topics) -> None:

@@ -317,6 +317,9 @@ class Connection:
 
     def _unmute(self) -> None:
         self._muted = None
+        if self._last_request_ms is not None:
+            # It was silent because it had to be.
+            self._last_request_ms = self._hub.clock.monotonic_ms()
         self._attend_soon()
 
     def _ask_for_room(self) -> bool:

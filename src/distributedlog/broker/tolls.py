@@ -30,6 +30,9 @@ from distributedlog.protocol.schema import Message
 STRICT_FROM: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.CREATE_PARTITIONS: 3, ApiKey.DELETE_TOPICS: 5}
 """The first versions that know THROTTLING_QUOTA_EXCEEDED."""
 
+MUTATIONS_MAX: Final = 16_000
+"""So many partitions a cluster has at most: a request for more is refused, and must not cost years."""
+
 
 class Toll:
     """Of one connection.  Made once there are quotas at all."""
@@ -104,6 +107,10 @@ def _replica_id(request: FetchRequest) -> int:
 
 def mutations(request: Message, image: MetadataImage) -> int:
     """How many partitions a request would have made or removed."""
+    return min(_asked_for(request, image), MUTATIONS_MAX)
+
+
+def _asked_for(request: Message, image: MetadataImage) -> int:
     if isinstance(request, CreateTopicsRequest):
         made = (len(each.assignments) or max(1, each.num_partitions) for each in request.topics)
         return 0 if request.validate_only else sum(made)

@@ -258,22 +258,26 @@ def show_cell(value: object) -> str:
 
 
 def _milliseconds(value: Any) -> int:
-    """Spark gives times without a zone, in the one of this process."""
-    return int(value.timestamp() * 1000)
+    """Spark gives times without a zone, in the one of this process.  Whole seconds, because a fraction of one
+    as a float may be just below what it stands for."""
+    return int(value.replace(microsecond=0).timestamp()) * 1000 + int(value.microsecond) // 1000
 
 
 def _print_json(frame: "DataFrame") -> int:
     names = frame.columns
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise QueryError(f"two columns are called {twice[0]}; give them names of their own with AS")
     for row in frame.toLocalIterator():
         print_json({name: as_json(value) for name, value in zip(names, row, strict=True)})
     return 0
 
 
 def as_json(value: Any) -> Any:
-    """Bytes are UTF-8 text, or base64; times are milliseconds, as everywhere in `dlog`'s JSON."""
+    """Bytes are UTF-8 text, or base64; times are milliseconds, as everywhere in `dlog`'s JSON.  What JSON has
+    no word for (intervals, decimals, NaN) is text."""
     import base64
-    from datetime import date, datetime
-    from decimal import Decimal
+    from datetime import datetime
+    from math import isfinite
 
     if isinstance(value, bytes | bytearray):
         try:
@@ -282,15 +286,14 @@ def as_json(value: Any) -> Any:
             return base64.b64encode(value).decode("ascii")
     if isinstance(value, datetime):
         return _milliseconds(value)
-    if isinstance(value, date | Decimal):
-        return str(value)
     if isinstance(value, dict):
         return {str(key): as_json(each) for key, each in value.items()}
     if hasattr(value, "asDict"):
         return {key: as_json(each) for key, each in value.asDict().items()}
     if isinstance(value, list | tuple):
         return [as_json(each) for each in value]
-    return value
+    is_json = value is None or isinstance(value, str | int) or (isinstance(value, float) and isfinite(value))
+    return value if is_json else str(value)
 
 
 def _write_parquet(frame: "DataFrame", to: str) -> int:

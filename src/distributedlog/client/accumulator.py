@@ -222,6 +222,9 @@ class Accumulator:
             batch.encoded = batch.encode(self._codec)
         except DlogError as error:
             batch.flaw = error
+        except (AttributeError, OverflowError, TypeError, ValueError) as error:
+            # Of another type than a record's parts have, which only Python's own checks would tell.
+            batch.flaw = InvalidRecordError(f"a record for {batch.partition} cannot be encoded: {error}")
 
     # --- back ----------------------------------------------------------------------------------
 

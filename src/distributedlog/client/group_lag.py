@@ -98,7 +98,7 @@ class _Counter:
     def add(self, partition: TopicPartition, begin: int, end: int) -> None:
         self.records[partition] = 0
         if begin < end and self._bytes_max > 0:
-            self._ends[partition] = end
+            self._ends[partition] = self._fetcher.ends[partition] = end
             self._fetcher.assign({partition: begin})
         elif begin < end:
             self.records[partition] = end - begin
@@ -163,13 +163,14 @@ class _CountingFetcher(Fetcher):
 
     def __init__(self, options: FetchOptions) -> None:
         super().__init__(options)
+        self.ends: dict[TopicPartition, int] = {}
         self.counted: dict[TopicPartition, int] = {}
         self.bytes_taken: dict[TopicPartition, int] = {}
 
     def _accept_partition(self, partition: TopicPartition, offset: int, told: PartitionData) -> Fetched:
         data = cast(Buffer, told.records if told.records is not None else b"")
         aborted = told.aborted_transactions if self.options.isolation else None
-        count, next_offset = count_records(data, offset, aborted or ())
+        count, next_offset = count_records(data, offset, aborted or (), self.ends.get(partition))
         self.positions[partition] = next_offset
         self.counted[partition] = self.counted.get(partition, 0) + count
         self.bytes_taken[partition] = self.bytes_taken.get(partition, 0) + len(data)
@@ -177,15 +178,19 @@ class _CountingFetcher(Fetcher):
         return Fetched(partition, [], next_offset, *bounds)
 
 
-def count_records(data: Buffer, offset: int, aborted: Iterable[AbortedTransaction] = ()) -> tuple[int, int]:
-    """How many records a reader is given from `offset` on in a run of batches; and the offset behind the last
-    whole batch."""
+def count_records(
+    data: Buffer, offset: int, aborted: Iterable[AbortedTransaction] = (), end: int | None = None
+) -> tuple[int, int]:
+    """How many records a reader is given from `offset` up to `end` in a run of batches; and the offset behind
+    the last whole batch.  What was written since the end was asked for does not count."""
     filtering = AbortedFilter(aborted)
     count, next_offset, at = 0, offset, 0
     while len(data) - at >= HEADER_BYTES:
         header = read_header(data, at)
         if at + header.size > len(data):
             break
+        if end is not None and header.base_offset >= end:
+            return count, max(next_offset, end)
         if header.next_offset > offset and filtering.passes(data, at, header):
             if header.base_offset >= offset:
                 count += header.record_count

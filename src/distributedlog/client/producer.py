@@ -204,8 +204,18 @@ class Producer:
     async def _wake_sender(self) -> None:
         if self._sender is None:
             self._sender = asyncio.create_task(self._send_forever())
+            self._sender.add_done_callback(self._sender_ended)
         self._changed.set()
         await asyncio.sleep(0)  # the sender gets its turn also under a caller that never waits
+
+    def _sender_ended(self, sender: "asyncio.Task[None]") -> None:
+        """It ends by itself only by a bug; then nobody may wait for it for ever."""
+        if sender.cancelled() or sender.exception() is None:
+            return
+        self._sender = None
+        failed = DlogError(f"the producer failed: {sender.exception()!r}")
+        for batch in self._accumulator.drop(with_under_way=False):
+            self._report(batch, failed)
 
     async def flush(self) -> None:
         """Waits until everything that was sent is delivered or has failed."""

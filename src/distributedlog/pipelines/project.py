@@ -11,7 +11,8 @@
 
 **Reset** removes what tables and checkpoints say together, in one rename: a crash in the middle leaves
 either all of it or nothing, and a left-over is removed by the next reset.  Were only the checkpoints gone,
-the next run would write every row a second time.
+the next run would write every row a second time.  Where tables lie elsewhere (`spark.sql.warehouse.dir`, as
+on a cluster) there may be other projects' too: those are for their owner to remove.
 """
 
 import contextlib
@@ -36,6 +37,7 @@ BOOTSTRAP_KEY: Final = "dlog.bootstrap"
 TOPICS_KEY: Final = "dlog.topics"
 TOPICS_READ_KEY: Final = "dlog.topics.read"
 PARTITIONS_MAX: Final = 10_000
+WAREHOUSE_KEY: Final = "spark.sql.warehouse.dir"
 TRASH: Final = "trash"
 
 
@@ -158,6 +160,7 @@ def reset_project(project: Project) -> list[str]:
     """Forgets tables, checkpoints and history; what was removed."""
     if is_running(project):
         raise DirectoryLockedError(f"the pipeline {project.name} is running; stop it first")
+    _check_tables_elsewhere(project)
     state = project.state_directory
     trash = os.path.join(project.directory, f"{STATE_DIRECTORY}.{TRASH}")
     shutil.rmtree(trash, ignore_errors=True)
@@ -168,20 +171,41 @@ def reset_project(project: Project) -> list[str]:
         shutil.rmtree(trash)
     removed += _reset_storage(project)
     os.makedirs(os.path.join(state, "storage"), exist_ok=True)
+    if _local_path(project.configuration.get(WAREHOUSE_KEY, "")) is None:
+        raise PipelineError(
+            f"checkpoints and catalog are gone, but the tables at {project.configuration[WAREHOUSE_KEY]} are"
+            " not on this machine: remove their files yourself before the next run"
+        )
     return removed
+
+
+def _check_tables_elsewhere(project: Project) -> None:
+    """The next run would find their files, and Spark makes no table where there is something."""
+    path = _local_path(project.configuration.get(WAREHOUSE_KEY, ""))
+    if path and os.path.isdir(path) and os.listdir(path):
+        raise PipelineError(
+            f"nothing was removed: the tables are at {path} ({WAREHOUSE_KEY}), where there may be others too;"
+            " empty it yourself first, or make them anew with dlog pipeline run --full-refresh TABLE"
+        )
+
+
+def _local_path(place: str) -> str | None:
+    """None if it is not on this machine."""
+    scheme, colon, path = place.partition(":")
+    if not colon:
+        return place
+    return re.sub("^//", "", path) if scheme == "file" else None
 
 
 def _reset_storage(project: Project) -> list[str]:
     """Checkpoints that lie elsewhere; only Spark's own directory in it is removed."""
-    scheme, colon, place = project.storage.partition(":")
-    if not colon:
-        place = os.path.join(project.directory, project.storage)
-    elif scheme != "file":
+    place = _local_path(project.storage)
+    if place is None:
         raise PipelineError(
             f"tables are gone, but the checkpoints at {project.storage} are not on this machine: "
             "remove _checkpoints there yourself before the next run"
         )
-    path = os.path.join(re.sub("^//", "", place), "_checkpoints")
+    path = os.path.join(project.directory, place, "_checkpoints")
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(path)
         return [path]

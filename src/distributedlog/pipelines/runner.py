@@ -349,12 +349,15 @@ def run_loop(
     stopping: threading.Event,
     tell: Callable[[RunOutcome], None],
     failures_max: int = FAILURES_MAX_DEFAULT,
+    full_refresh: Sequence[str] = (),
 ) -> RunOutcome:
-    """Run after run, at least so far apart from start to start; the last outcome."""
+    """Run after run, at least so far apart from start to start; the last outcome.  The first that completes
+    makes the tables of `full_refresh` anew."""
     failures = 0
     while True:
         started = time.monotonic()
-        outcome = runner.run_once()
+        outcome = runner.run_once(full_refresh)
+        full_refresh = () if outcome.is_completed else full_refresh
         tell(outcome)
         failures = 0 if outcome.is_completed else failures + 1
         if failures >= failures_max:

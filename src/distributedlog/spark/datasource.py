@@ -70,6 +70,11 @@ class DlogDataSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 (Spark's name)
         self._check_schema(schema)
+        if SEGMENTS in self.options:
+            raise ConfigError(
+                "segments is for bounded reads: read them with spark.read, and go on with a stream from where"
+                " they end (segment_offsets)"
+            )
         from distributedlog.spark.stream_reader import StreamReader
 
         return StreamReader(self.options)

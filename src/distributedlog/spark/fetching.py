@@ -16,7 +16,7 @@ other one under its name.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 ROWS_MIN: Final = 4_096
-"""Fewer are held back until more have come, or all."""
+"""Fewer are held back until more have come, or all …"""
+HELD_BYTES_MAX: Final = 4 * 1024 * 1024
+"""… or so many bytes, as they came: large records are not held back by the thousand."""
 
 
 @dataclass
@@ -78,9 +80,15 @@ def read_task(options: ReadOptions, task: Task) -> Iterator["pyarrow.RecordBatch
         held += runs
         # What was passed over as lost may still be there, in the batch behind it: it is not to come back.
         has_jumped = not runs
-        if has_jumped or reading.position >= task.end or sum(each.offsets for each in held) >= ROWS_MIN:
+        if has_jumped or reading.position >= task.end or is_enough(held):
             yield from rows.rows(held, held_from, task.end)
             held, held_from = [], reading.position
+
+
+def is_enough(held: Sequence[Run]) -> bool:
+    """Whether it is worth a batch of rows."""
+    rows = sum(each.offsets for each in held)
+    return rows >= ROWS_MIN or sum(len(each.batches) for each in held) >= HELD_BYTES_MAX
 
 
 # --- what came ---------------------------------------------------------------------------------

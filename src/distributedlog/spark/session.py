@@ -9,7 +9,8 @@
 |                   | Without a directory it is in memory, which starts sooner                          |
 | where to run      | `local[*]`, or any `master`                                                       |
 | the format "dlog" | found by Spark itself (`pyspark_dlog`); on a cluster the workers are asked        |
-| its logs          | `directory`/spark.log from warnings on; without one, errors on stderr             |
+| its logs          | `directory`/spark.log from warnings on; without one, errors on stderr.  What an   |
+|                   | exception of Spark's says anyhow is not printed as a log line besides             |
 
 `config` wins over everything here.  Spark has one context per process: a second call returns the session
 there is, and is refused if it wants another master, catalog or server.
@@ -55,6 +56,8 @@ QUICK_START: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 
 """For what is over in a minute: Java compiles once and simply, at half the CPU until the first answer,
 and is slower in the long run."""
 
+LOGGERS_OF_EXCEPTIONS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
 _lock: int | None = None
 """The descriptor of the locked directory, as long as the session lives."""
 _passing: str | None = None
@@ -71,6 +74,7 @@ def session(
 ) -> "SparkSession":
     """Starts Spark, or returns the session there is."""
     require_packages(with_connect=with_connect)
+    _hush_exceptions()
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -208,6 +212,14 @@ def _prepare_environment(java: Java, master: str, *, with_connect: bool) -> None
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a laptop's name may lead nowhere
     if with_connect:
         os.environ.setdefault(TOKEN_VARIABLE, uuid.uuid4().hex)
+
+
+def _hush_exceptions() -> None:
+    """Pyspark logs each refused query to stderr, with Java's stack in one line, before it raises the same."""
+    from pyspark.logger import PySparkLogger
+
+    for name in LOGGERS_OF_EXCEPTIONS:
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _take(directory: str | None) -> None:

@@ -6,17 +6,18 @@ an idle query costs a few requests a second, and yet sees a record at once.
 
 The fetches have connections of their own (a broker answers in order, and what is behind a fetch that waits
 would wait too).  One not answered yet is kept for the next call.  What came is not read here: an answer
-with something in it, or an error, means that it is worth looking at the ends.
+with something in it means that it is worth looking at the ends.  An error means that too, and that leaders
+may have changed; after a short pause, so that one that stays does not make an idle query ask without end.
 """
 
 import asyncio
 from collections.abc import Mapping
 from typing import Final
 
+from distributedlog.client.errors import check_answer
 from distributedlog.client.fetcher import Fetcher, FetchOptions
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.places import Isolation
-from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -50,7 +51,7 @@ class Watch:
                 return
 
     async def _is_news(self, wait_ms: int) -> bool:
-        """Whether a broker says something else than that its time was over.  Raises if one is gone."""
+        """Whether a broker has something.  Raises if one is gone, or refuses."""
         if not self._open:
             await asyncio.sleep(wait_ms / 1000)
             return False
@@ -60,11 +61,10 @@ class Watch:
         is_news = False
         for leader in [leader for leader, future in self._open.items() if future in done]:
             answer = self._open.pop(leader).result()
-            is_news |= answer.error_code != ErrorCode.NONE or any(
-                each.error_code != ErrorCode.NONE or bool(each.records)
-                for topic in answer.responses
-                for each in topic.partitions
-            )
+            check_answer(answer.error_code, f"a fetch that waits at broker {leader}")
+            for each in [each for topic in answer.responses for each in topic.partitions]:
+                check_answer(each.error_code, f"a fetch that waits at broker {leader}")
+                is_news |= bool(each.records)
         return is_news
 
     async def _ask(self, ends: Mapping[TopicPartition, int]) -> None:

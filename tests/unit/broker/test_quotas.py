@@ -13,7 +13,7 @@ from distributedlog.broker.quotas import (
     Found,
     find_limit,
 )
-from distributedlog.broker.tolls import Toll, mutations
+from distributedlog.broker.tolls import MUTATIONS_MAX, Toll, mutations
 from distributedlog.controller.image import QuotaEntity
 from distributedlog.controller.quotas import (
     CLIENT_ID,
@@ -243,6 +243,9 @@ def test_partitions_are_counted_where_they_are_made_and_removed() -> None:
     image = cluster.image
     assert mutations(creation(4, -1), image) == 5
     assert mutations(creation(4, validate_only=True), image) == 0
+    assert mutations(creation(2**31 - 1, 2**31 - 1), image) == MUTATIONS_MAX, (
+        "it is refused, and not for years"
+    )
     more = [CreatePartitionsTopic(name=name, count=5, assignments=None) for name in ("three", "nobody's")]
     assert mutations(CreatePartitionsRequest(topics=more, timeout_ms=1, validate_only=False), image) == 7
     gone = [

@@ -1,5 +1,7 @@
 """Records into batches: nothing lost, nothing twice, nothing out of order, whatever the broker says."""
 
+from typing import Any, cast
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,6 +93,16 @@ def test_a_record_that_no_request_holds_is_refused_at_once() -> None:
     with pytest.raises(RecordTooLargeError, match="does not fit"):
         add(into, b"x" * 1000)
     assert into.is_empty
+
+
+@pytest.mark.parametrize("record", [Record(cast(Any, "text")), Record(b"", timestamp_ms=cast(Any, "now"))])
+def test_a_record_of_another_type_fails_its_batch_and_nothing_else(record: Record) -> None:
+    into = accumulator()
+    into.add(HERE, record, 0, 777)
+    add(into, b"sound", partition=THERE)
+    flawed, sound = into.take(into.ready(LINGER_MS))
+    assert isinstance(flawed.flaw, InvalidRecordError)
+    assert sound.flaw is None
 
 
 def test_a_record_with_headers_that_no_reader_takes_is_refused() -> None:

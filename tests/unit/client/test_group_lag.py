@@ -94,6 +94,10 @@ def test_what_is_counted_is_what_a_reader_is_given(story: Story, offset: int, co
     assert count_records(data, offset, aborted) == (len(records), next_offset)
 
 
+def test_what_was_written_after_the_end_was_asked_for_does_not_count() -> None:
+    assert count_records(plain(0, 3) + plain(3, 4), 1, (), 3) == (2, 3)
+
+
 def test_a_batch_that_did_not_come_whole_is_an_error_if_it_is_the_first_and_else_left_for_later() -> None:
     whole, cut = plain(0, 3), bytes(plain(3, 3))[:-1]
     assert count_records(whole + cut, 0) == (3, 3)

@@ -132,3 +132,26 @@ def test_a_running_pipeline_is_not_reset(tmp_path: Path) -> None:
     finally:
         os.close(lock)
     assert not is_running(project)
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_tables_that_lie_elsewhere_are_not_left_behind_by_a_reset(tmp_path: Path, scheme: str) -> None:
+    """Spark would refuse to make them again where their files are."""
+    table = tmp_path / "tables" / "orders"
+    table.mkdir(parents=True)
+    state = tmp_path / ".dlog"
+    (state / "storage" / "_checkpoints").mkdir(parents=True)
+    where = {"spark.sql.warehouse.dir": f"{scheme}{tmp_path}/tables"}
+    project = Project(str(tmp_path), str(tmp_path / "s.yml"), "x", f"file://{state}/storage", where)
+    with pytest.raises(PipelineError, match="nothing was removed"):
+        reset_project(project)
+    assert (state / "storage" / "_checkpoints").is_dir()
+    table.rmdir()
+    assert reset_project(project) == ["storage"]
+
+
+def test_tables_on_another_machine_are_not_forgotten_silently(tmp_path: Path) -> None:
+    where = {"spark.sql.warehouse.dir": "s3a://bucket/tables"}
+    project = Project(str(tmp_path), str(tmp_path / "s.yml"), "x", f"file://{tmp_path}/s", where)
+    with pytest.raises(PipelineError, match="remove their files yourself"):
+        reset_project(project)

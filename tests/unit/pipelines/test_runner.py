@@ -1,7 +1,7 @@
 """The parts of a run that need no Spark; the runs themselves are in tests/spark/test_pipelines.py."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -77,9 +77,11 @@ class Stage:
     def __init__(self, states: list[str], stopping: threading.Event) -> None:
         self.states = states
         self.runs = 0
+        self.refreshed: list[tuple[str, ...]] = []
         self._stopping = stopping
 
-    def run_once(self) -> RunOutcome:
+    def run_once(self, full_refresh: Sequence[str] = ()) -> RunOutcome:
+        self.refreshed.append(tuple(full_refresh))
         state = self.states[self.runs]
         self.runs += 1
         if self.runs == len(self.states):
@@ -91,7 +93,9 @@ def looped(states: list[str], failures_max: int = 3) -> tuple[Stage, list[str], 
     stopping = threading.Event()
     stage = Stage(states, stopping)
     told: list[str] = []
-    outcome = run_loop(cast(Runner, stage), 0.0, stopping, lambda each: told.append(each.state), failures_max)
+    outcome = run_loop(
+        cast(Runner, stage), 0.0, stopping, lambda each: told.append(each.state), failures_max, ["orders"]
+    )
     return stage, told, outcome
 
 
@@ -100,6 +104,11 @@ def test_a_loop_runs_until_it_is_stopped_and_tells_each_run() -> None:
     assert stage.runs == 3
     assert told == ["completed"] * 3
     assert outcome.run == 3
+
+
+def test_tables_are_made_anew_by_the_first_run_that_completes_and_by_no_other() -> None:
+    stage, _, _ = looped(["failed", "completed", "completed", "failed"])
+    assert stage.refreshed == [("orders",), ("orders",), (), ()]
 
 
 def test_a_failed_run_is_tried_again_and_success_forgives() -> None:

@@ -303,9 +303,9 @@ class _TopicSurvey:
             if topic.name in KAFKAS_OWN:
                 self._found.remark(Standing.LEFT, topic.name, KAFKAS_OWN[topic.name])
                 continue
-            room -= len(topic.partitions)
-            taken = self._take(topic, room)
+            taken = self._take(topic, room - len(topic.partitions))
             if taken is not None:
+                room -= len(topic.partitions)
                 self._found.topics.append(taken)
 
     def _take(self, topic: KafkaTopic, room: int) -> TakenTopic | None:

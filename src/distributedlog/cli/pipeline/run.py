@@ -3,8 +3,8 @@
 | exit code | meaning                                                                          |
 |-----------|----------------------------------------------------------------------------------|
 | 0         | the run completed; with `--every`, it was stopped and its last run had completed |
-| 1         | the run failed; with `--every`, the last one, or too many in a row               |
-| 2         | there is no project, or its settings are wrong                                   |
+| 1         | the run failed; with `--every`, the last one, or too many in a row; no project   |
+| 2         | wrong usage, or the project's settings are wrong                                 |
 | 3         | no cluster, no Java, Spark did not start, another process runs this project      |
 
 Ctrl-C and SIGTERM let the run that is going on finish; a second one stops at once, which is safe too: what
@@ -73,7 +73,9 @@ class Seconds(click.ParamType[float]):
 @click.option(
     "--conf", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."
 )
-@click.option("--full-refresh", multiple=True, metavar="TABLE", help="Make this table anew; may be repeated.")
+@click.option(
+    "--full-refresh", multiple=True, metavar="TABLE", help="Make this table anew, once; may be repeated."
+)
 @click.option(
     "--failures", "failures_max", type=click.IntRange(1), default=5, show_default=True,
     help="With --every: give up after so many failed runs in a row.",
@@ -113,7 +115,7 @@ def run(
                 outcome = runner.run_once(full_refresh)
                 show(outcome)
             else:
-                outcome = run_loop(runner, every_seconds, stopping, show, failures_max)
+                outcome = run_loop(runner, every_seconds, stopping, show, failures_max, full_refresh)
     except BrokerUnreachableError as error:
         raise NoClusterError(
             f"{error}; start one with `dlog dev`, or name another with --bootstrap"
