@@ -244,11 +244,14 @@ class Query:
 
     def _look_once(self, before: Positions) -> tuple[Found, dict[TopicPartition, int], list[DlogError]]:
         isolation = self._options.kafka.isolation
+        deadline_ms = self._clock.monotonic_ms() + self._options.kafka.client.call_timeout_ms
         while True:
             found = self._discover()
             try:
                 ends = self._link.run(ends_of(self._link.cluster, found.partitions, LATEST, isolation))
             except UnknownTopicError:  # gone since
+                if self._clock.monotonic_ms() >= deadline_ms:
+                    raise
                 self._found = None
                 self._link.run(_pause(self._options.kafka.client.retry_pause_ms))
                 continue
