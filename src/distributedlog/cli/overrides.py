@@ -19,11 +19,15 @@ def set_option(command: Command) -> Command:
 
 
 def parse_overrides(given: Iterable[str]) -> dict[str, str]:
+    return parse_pairs(given, "--set", example="num.partitions=3")
+
+
+def parse_pairs(given: Iterable[str], option: str, *, example: str) -> dict[str, str]:
     """Names and texts; the last one counts."""
     found = {}
     for each in given:
         name, equals, text = each.partition("=")
         if not equals or not name.strip():
-            raise click.UsageError(f"--set {each}: write KEY=VALUE, as in --set num.partitions=3")
+            raise click.UsageError(f"{option} {each}: write KEY=VALUE, as in {option} {example}")
         found[name.strip()] = text.strip()
     return found

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distributedlog.cli.output import CELL_CHARACTERS_MAX, Column, TextTable, print_json, show_time, warn
+from distributedlog.cli.overrides import parse_pairs
 from distributedlog.cli.topic.session import NoClusterError, cluster_options
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def sql(
         raise click.UsageError("Parquet goes into files: -o parquet and --to DIR belong together.")
     from distributedlog.model.errors import BrokerUnreachableError, SparkNotReadyError
 
-    given = _parse(options)
+    given = parse_pairs(options, "--option", example="startingTimestamp=-10m")
     try:
         with _asked(query, bootstrap, timeout_seconds, project, master, given) as frame:
             if output == "parquet":
@@ -97,16 +98,6 @@ def sql(
         ) from error
     except SparkNotReadyError as error:
         raise NoSparkError(str(error)) from error
-
-
-def _parse(options: Sequence[str]) -> dict[str, str]:
-    parsed = {}
-    for each in options:
-        key, equals, value = each.partition("=")
-        if not equals or not key:
-            raise click.UsageError(f"--option {each!r} is no KEY=VALUE.")
-        parsed[key] = value
-    return parsed
 
 
 @contextlib.contextmanager

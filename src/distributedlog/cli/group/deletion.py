@@ -1,9 +1,8 @@
 """`dlog group delete`."""
 
-import sys
-
 import click
 
+from distributedlog.cli.confirming import check_can_ask, confirm
 from distributedlog.cli.group.session import (
     GroupInUseError,
     NoSuchGroupError,
@@ -70,13 +69,9 @@ def _text(failure: click.ClickException | DlogError) -> str:
 
 
 def _confirm(group_ids: list[str]) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError("deleting takes the group's positions too: add --yes if that is meant")
-    spelled = ", ".join(group_ids)
-    if not click.confirm(
-        f"Delete {spelled} and where {'it stands' if len(group_ids) == 1 else 'they stand'}?", err=True
-    ):
-        raise click.exceptions.Exit(1)
+    check_can_ask("deleting takes the group's positions too")
+    stand = "it stands" if len(group_ids) == 1 else "they stand"
+    confirm(f"Delete {', '.join(group_ids)} and where {stand}?")
 
 
 def _show(group_id: str, output: str, what: str) -> None:

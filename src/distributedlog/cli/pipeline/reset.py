@@ -1,9 +1,8 @@
 """`dlog pipeline reset`: the tables and how far the flows have come, gone together."""
 
-import sys
-
 import click
 
+from distributedlog.cli.confirming import check_can_ask, confirm
 from distributedlog.cli.output import print_line
 from distributedlog.cli.pipeline.places import project_option
 
@@ -20,9 +19,8 @@ def reset(where: str, yes: bool) -> int:
 
     project = find_project(where)
     if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError("Removing tables needs --yes where nobody can be asked.")
-        click.confirm(f"Remove all tables and checkpoints of {project.name}?", abort=True, err=True)
+        check_can_ask("tables and checkpoints are gone for good")
+        confirm(f"Remove all tables and checkpoints of {project.name}?")
     for path in reset_project(project):
         print_line(path)
     return 0

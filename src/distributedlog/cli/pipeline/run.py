@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import click
 
 from distributedlog.cli.output import TextTable, columns, output_option, print_json, show_time
+from distributedlog.cli.overrides import parse_pairs
 from distributedlog.cli.pipeline.places import project_option
 from distributedlog.cli.topic.session import BOOTSTRAP_VARIABLE, NoClusterError
 
@@ -108,7 +109,12 @@ def run(
     stopping = threading.Event()
     try:
         with (
-            Runner(project, master=master, bootstrap=bootstrap, config=_parse(settings)) as runner,
+            Runner(
+                project,
+                master=master,
+                bootstrap=bootstrap,
+                config=parse_pairs(settings, "--conf", example="spark.driver.memory=2g"),
+            ) as runner,
             _Signals(stopping),
         ):
             if every_seconds is None:
@@ -127,16 +133,6 @@ def run(
             f"run {outcome.run} failed: {outcome.error} (more in {project.state_directory}/spark.log)"
         )
     return 0
-
-
-def _parse(settings: tuple[str, ...]) -> dict[str, str]:
-    parsed = {}
-    for each in settings:
-        key, equals, value = each.partition("=")
-        if not equals or not key:
-            raise click.UsageError(f"--conf {each!r} is no KEY=VALUE.")
-        parsed[key] = value
-    return parsed
 
 
 class _Lines:

@@ -18,6 +18,7 @@ from distributedlog.cli.output import (
     show_time,
 )
 from distributedlog.cli.topic.formats import compile_format
+from distributedlog.cli.topic.options import partitions_option
 from distributedlog.cli.topic.parsing import record_fields
 from distributedlog.cli.topic.places import PlaceType
 from distributedlog.cli.topic.ranges import ISOLATIONS, POLL_MS, topic_partitions
@@ -55,15 +56,7 @@ Show = Callable[[TopicPartition, Record], None]
     "-e", "--exit", "until_end", is_flag=True, help="Stop at what is the end now; the same as --to end."
 )
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after so many records.")
-@click.option(
-    "-p",
-    "--partition",
-    "partitions",
-    type=click.IntRange(0),
-    multiple=True,
-    metavar="N",
-    help="Only this partition; may be repeated.",
-)
+@partitions_option
 @click.option(
     "-f",
     "--format",

@@ -1,9 +1,8 @@
 """`dlog topic delete`."""
 
-import sys
-
 import click
 
+from distributedlog.cli.confirming import check_can_ask, confirm
 from distributedlog.cli.output import output_option, print_json, print_line
 from distributedlog.cli.topic.session import cluster_options, run
 from distributedlog.client.admin import Admin
@@ -49,13 +48,8 @@ def delete(
 
 
 def _confirm(names: list[str]) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError("deleting takes everything in the topic: add --yes if that is meant")
-    spelled = ", ".join(names)
-    if not click.confirm(
-        f"Delete {spelled} and everything in {'it' if len(names) == 1 else 'them'}?", err=True
-    ):
-        raise click.exceptions.Exit(1)
+    check_can_ask("deleting takes everything in the topic")
+    confirm(f"Delete {', '.join(names)} and everything in {'it' if len(names) == 1 else 'them'}?")
 
 
 def _show(name: str, output: str, what: str) -> None:

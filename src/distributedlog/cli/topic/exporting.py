@@ -6,8 +6,9 @@ import click
 
 from distributedlog.cli.output import output_option, print_json, warn
 from distributedlog.cli.progress import count_bar
+from distributedlog.cli.topic.options import file_format_option
 from distributedlog.cli.topic.ranges import ISOLATIONS, TopicRange, range_options, read_range, resolve_range
-from distributedlog.cli.topic.record_files import FORMATS, STANDARD_STREAM, format_of, writing
+from distributedlog.cli.topic.record_files import STANDARD_STREAM, format_of, writing
 from distributedlog.cli.topic.session import cluster_options, run
 from distributedlog.client.admin import Admin
 from distributedlog.client.places import Place
@@ -17,13 +18,7 @@ from distributedlog.model.ids import check_topic_name
 @click.command()
 @click.argument("topic")
 @click.argument("path", metavar="FILE")
-@click.option(
-    "-F",
-    "--format",
-    "given_format",
-    type=click.Choice(FORMATS),
-    help="Of the file; else by its name: .jsonl, .jsonl.gz, .parquet.",
-)
+@file_format_option
 @click.option("--force", is_flag=True, help="Replace a file that is there already.")
 @range_options
 @cluster_options

@@ -22,9 +22,10 @@ import click
 
 from distributedlog.cli.output import output_option, print_json, warn
 from distributedlog.cli.topic.lines import InputError
+from distributedlog.cli.topic.options import compression_option, file_format_option
 from distributedlog.cli.topic.parsing import Addressed
-from distributedlog.cli.topic.produce import CODECS, Counts
-from distributedlog.cli.topic.record_files import FORMATS, STANDARD_STREAM, format_of, reading
+from distributedlog.cli.topic.produce import Counts
+from distributedlog.cli.topic.record_files import STANDARD_STREAM, format_of, reading
 from distributedlog.cli.topic.session import cluster_options, run
 from distributedlog.client.admin import Admin
 from distributedlog.client.partitioner import partition_of
@@ -41,25 +42,12 @@ STATE_BYTES_MAX: Final = 4 * 1024 * 1024
 @click.command(name="import")
 @click.argument("topic")
 @click.argument("path", metavar="FILE")
-@click.option(
-    "-F",
-    "--format",
-    "given_format",
-    type=click.Choice(FORMATS),
-    help="Of the file; else by its name: .jsonl, .jsonl.gz, .parquet.",
-)
+@file_format_option
 @click.option("--by-key", is_flag=True, help="Partitions by key, as a producer chooses; else as in the file.")
 @click.option("--now", "stamp_now", is_flag=True, help="New timestamps; else those of the file.")
 @click.option("--no-headers", is_flag=True, help="Without headers.")
 @click.option("--state", "state_path", type=click.Path(), metavar="FILE", help="Where to keep how far it is.")
-@click.option(
-    "-z",
-    "--compression",
-    type=click.Choice(CODECS),
-    default="none",
-    show_default=True,
-    help="Of the batches.",
-)
+@compression_option
 @cluster_options
 @output_option
 def import_records(

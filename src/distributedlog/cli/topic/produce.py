@@ -14,6 +14,7 @@ import click
 from distributedlog.cli.output import print_json, warn
 from distributedlog.cli.topic.formats import unescaped
 from distributedlog.cli.topic.lines import InputError, read_lines
+from distributedlog.cli.topic.options import compression_option
 from distributedlog.cli.topic.parsing import Addressed, parse_json, parse_plain
 from distributedlog.cli.topic.session import cluster_options, run
 from distributedlog.client.admin import Admin
@@ -23,7 +24,6 @@ from distributedlog.model.ids import check_topic_name
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import Header
 
-CODECS = [codec.name.lower() for codec in Codec]
 ACKS = {"all": ACKS_ALL, "1": 1, "0": 0}
 
 
@@ -57,14 +57,7 @@ class HeaderType(click.ParamType[Header]):
 @click.option(
     "-p", "--partition", type=click.IntRange(0), metavar="N", help="All to this partition; else by key."
 )
-@click.option(
-    "-z",
-    "--compression",
-    type=click.Choice(CODECS),
-    default="none",
-    show_default=True,
-    help="Of the batches.",
-)
+@compression_option
 @click.option(
     "--acks",
     type=click.Choice(list(ACKS)),

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
+from distributedlog.cli.topic.options import partitions_option
 from distributedlog.cli.topic.places import PlaceType
 from distributedlog.cli.topic.session import NoSuchTopicError
 from distributedlog.client.admin import Admin
@@ -34,15 +35,7 @@ def range_options(command: Command) -> Command:
         show_default=True,
         help="committed: leave out what a transaction has taken back, or may yet.",
     )(command)
-    command = click.option(
-        "-p",
-        "--partition",
-        "partitions",
-        type=click.IntRange(0),
-        multiple=True,
-        metavar="N",
-        help="Only this partition; may be repeated.",
-    )(command)
+    command = partitions_option(command)
     command = click.option(
         "--to",
         "end",

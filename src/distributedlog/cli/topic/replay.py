@@ -16,8 +16,9 @@ import click
 
 from distributedlog.cli.output import output_option, print_json
 from distributedlog.cli.progress import count_bar
+from distributedlog.cli.topic.options import compression_option
 from distributedlog.cli.topic.pacing import Pace, Rate, RateType
-from distributedlog.cli.topic.produce import CODECS, Counts
+from distributedlog.cli.topic.produce import Counts
 from distributedlog.cli.topic.ranges import (
     ISOLATIONS,
     Portion,
@@ -63,14 +64,7 @@ READ_BYTES = 256 * 1024
 @click.option("--keep-partitions", is_flag=True, help="Into the same partitions; else by key.")
 @click.option("--now", "stamp_now", is_flag=True, help="New timestamps; else the old ones.")
 @click.option("--dst-bootstrap", metavar="HOST:PORT,…", help="The cluster of DST, if it is another.")
-@click.option(
-    "-z",
-    "--compression",
-    type=click.Choice(CODECS),
-    default="none",
-    show_default=True,
-    help="Of the batches.",
-)
+@compression_option
 @range_options
 @cluster_options
 @output_option

@@ -1,11 +1,12 @@
 """`dlog topic trim`: the oldest records of a topic go, for good (DeleteRecords)."""
 
-import sys
 from collections.abc import Mapping
 
 import click
 
+from distributedlog.cli.confirming import check_can_ask, confirm
 from distributedlog.cli.output import TextTable, columns, output_option, print_json
+from distributedlog.cli.topic.options import partitions_option
 from distributedlog.cli.topic.places import PlaceType
 from distributedlog.cli.topic.ranges import topic_partitions
 from distributedlog.cli.topic.session import cluster_options, run
@@ -28,15 +29,7 @@ COLUMNS = columns("partition>9 start-before>12 start-now>12 end>10 gone>10")
     help="Everything before it goes: an offset, end, -10 (all but the last ten of each partition), -7d, "
     "2026-01-31T12:00, @MILLISECONDS.",
 )
-@click.option(
-    "-p",
-    "--partition",
-    "partitions",
-    type=click.IntRange(0),
-    multiple=True,
-    metavar="N",
-    help="Only this partition; may be repeated.",
-)
+@partitions_option
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask whether it is meant.")
 @cluster_options
@@ -59,8 +52,8 @@ def trim(
     dlog topic trim orders --before end --dry-run
     """
     check_topic_name(topic)
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("what is trimmed is gone for good: add --yes if that is meant")
+    if not (yes or dry_run):
+        check_can_ask("what is trimmed is gone for good")
 
     async def work(admin: Admin) -> None:
         wanted = await topic_partitions(admin, topic, partitions)
@@ -75,7 +68,8 @@ def trim(
                 f"{first} ends at {ends[first]}, before {targets[first]}: say --before end for all of it"
             )
         if not (yes or dry_run) and plan:
-            _confirm(topic, sum(targets[each] - starts[each] for each in plan))
+            count = sum(targets[each] - starts[each] for each in plan)
+            confirm(f"Delete up to {count} of the oldest records of {topic}, for good?")
         now = dict(starts)
         failures: list[DlogError] = []
         if dry_run:
@@ -91,11 +85,6 @@ def trim(
             raise failures[0]
 
     return run(bootstrap, timeout_seconds, work)
-
-
-def _confirm(topic: str, count: int) -> None:
-    if not click.confirm(f"Delete up to {count} of the oldest records of {topic}, for good?", err=True):
-        raise click.exceptions.Exit(1)
 
 
 def _show(
