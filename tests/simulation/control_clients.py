@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from distributedlog.broker.lifecycle import LifeState
-from distributedlog.controller.configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION, ConfigEdit, ConfigOp
+from distributedlog.controller.configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION, ConfigEdit
 from distributedlog.controller.elections import all_partitions
 from distributedlog.controller.features import LEVEL_MAX, METADATA_FEATURE
 from distributedlog.controller.image import (
@@ -46,6 +46,7 @@ from distributedlog.controller.requests import (
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
+from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError, LeadershipLostError, RequestTimedOutError
 from distributedlog.model.ids import TopicPartition, Uuid

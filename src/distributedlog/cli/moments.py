@@ -1,13 +1,11 @@
-"""Times as people write them on a command line."""
+"""Times as people write them on a command line; `client/moments` has the grammar."""
 
-import re
 from datetime import UTC, datetime
 
 import click
 
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_RELATIVE = re.compile(r"-([0-9]{1,12})(ms|s|m|h|d)")
-_EPOCH_MS = re.compile(r"[0-9]{1,15}")
+from distributedlog.client.moments import parse_moment
+from distributedlog.model.errors import ConfigError
 
 
 class Moment(click.ParamType[int]):
@@ -22,23 +20,15 @@ class Moment(click.ParamType[int]):
         if isinstance(value, int):
             return value
         text = str(value).strip()
-        if _EPOCH_MS.fullmatch(text):
-            return int(text)
-        relative = _RELATIVE.fullmatch(text)
-        if relative is not None:
-            return max(0, self._now() - int(relative[1]) * _UNITS_MS[relative[2]])
         try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
+            return parse_moment(text, self.name).at(self._now())
+        except ConfigError:
             self.fail(
                 f"{text!r} is not a time: write 2026-01-31T12:00 (UTC unless it says otherwise), "
                 "milliseconds since 1970, or -10m",
                 param,
                 ctx,
             )
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return max(0, int(moment.timestamp() * 1000))
 
     def _now(self) -> int:
         if self._now_ms is not None:

@@ -13,6 +13,7 @@ from distributedlog.client.changes import nothing_was_done
 from distributedlog.client.connection import Connection
 from distributedlog.client.errors import check_answer, error_from
 from distributedlog.client.metadata import Cluster
+from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError, InvalidRequestError
 from distributedlog.protocol.messages.describe_configs import (
@@ -105,15 +106,6 @@ class ConfigEntry:
     def is_set_while_running(self) -> bool:
         """By somebody who altered it: on the topic, the broker or the cluster."""
         return self.source in (ConfigSource.TOPIC, ConfigSource.BROKER, ConfigSource.CLUSTER)
-
-
-class ConfigOp(IntEnum):
-    """As Kafka numbers them."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigEdit(NamedTuple):

@@ -10,7 +10,6 @@ have settings that this version does not know, as in Kafka: only known ones are 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final, NamedTuple
 
 from distributedlog.controller.bundles import BUNDLE_RECORDS_MAX
@@ -18,6 +17,7 @@ from distributedlog.controller.features import LEVEL_MAX, LEVEL_MIN
 from distributedlog.controller.image import CLUSTER_DEFAULT, ConfigResource, MetadataImage, ResourceType
 from distributedlog.controller.records import ConfigChanged
 from distributedlog.model.config import SECOND_MS, LogConfig
+from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.errors import (
     BrokerNotRegisteredError,
     ConfigError,
@@ -72,15 +72,6 @@ class ControllerConfig:
             raise ConfigError(
                 f"partitions_max is {self.partitions_max}: one entry holds {BUNDLE_RECORDS_MAX}"
             )
-
-
-class ConfigOp(IntEnum):
-    """As Kafka numbers them."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigEdit(NamedTuple):

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+from distributedlog.client.moments import Moment, is_relative, parse_duration_ms, parse_moment
 from distributedlog.client.places import EARLIEST, LATEST
 from distributedlog.model.errors import ConfigError
 from distributedlog.model.ids import TopicPartition
@@ -49,7 +50,6 @@ from distributedlog.spark.kafka_options import (
     parse_kafka_options,
     warn_once,
 )
-from distributedlog.spark.moments import Moment, is_relative, parse_duration_ms, parse_moment
 from distributedlog.spark.offsets import Positions, parse_by_partition, parse_positions
 from distributedlog.spark.subscription import Subscription, parse_subscription
 

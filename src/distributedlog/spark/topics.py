@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from distributedlog.client.errors import error_from, is_retriable
 from distributedlog.client.metadata import Cluster
+from distributedlog.client.moments import Moment
 from distributedlog.client.offsets import list_offsets
 from distributedlog.client.places import EARLIEST, LATEST, NO_OFFSET, Isolation
 from distributedlog.client.view import ClusterView, TopicView
@@ -31,7 +32,6 @@ from distributedlog.model.errors import (
     UnknownTopicIdError,
 )
 from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
-from distributedlog.spark.moments import Moment
 from distributedlog.spark.offsets import Positions
 from distributedlog.spark.options import AtEnd, AtMoment, AtMoments, AtPositions, Bound, ReadOptions
 from distributedlog.spark.subscription import Subscription

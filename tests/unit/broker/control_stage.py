@@ -12,7 +12,7 @@ from distributedlog.broker.controller_driver import ControllerDriver
 from distributedlog.broker.metadata import MetadataReplica
 from distributedlog.broker.raft_driver import RaftDriver
 from distributedlog.control.contract import ControllerReply
-from distributedlog.controller.configs import ConfigEdit, ConfigOp, ControllerConfig
+from distributedlog.controller.configs import ConfigEdit, ControllerConfig
 from distributedlog.controller.features import LEVEL_MAX, LEVEL_MIN, METADATA_FEATURE
 from distributedlog.controller.image import (
     CLUSTER_DEFAULT,
@@ -27,6 +27,7 @@ from distributedlog.controller.requests import (
     RegisterBrokerRequest,
     Request,
 )
+from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.ids import Uuid
 from distributedlog.ports.executor import Outcome
 from distributedlog.ports.randomness import SeededRandomness

@@ -17,12 +17,12 @@ from distributedlog.client.config_admin import (
     CLUSTER_DEFAULT,
     ConfigEdit,
     ConfigOf,
-    ConfigOp,
     edits,
     of_broker,
     of_topic,
 )
 from distributedlog.client.quota_admin import QuotaChange, QuotaEntity
+from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     BrokerError,

@@ -2,7 +2,6 @@ import pytest
 
 from distributedlog.controller.configs import (
     ConfigEdit,
-    ConfigOp,
     ControllerConfig,
     check_settings,
     min_insync_replicas,
@@ -13,6 +12,7 @@ from distributedlog.controller.requests import (
     ConfigsReply,
     IncrementalAlterConfigsRequest,
 )
+from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import ConfigError
 from tests.unit.controller.stage import Stage

@@ -1,6 +1,6 @@
 import pytest
 
-from distributedlog.controller.configs import ConfigEdit, ConfigOp
+from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.image import CLUSTER_DEFAULT, ConfigResource, ResourceType
 from distributedlog.controller.records import NO_LEADER, RECOVERED, RECOVERING
 from distributedlog.controller.requests import (
@@ -11,6 +11,7 @@ from distributedlog.controller.requests import (
     IncrementalAlterConfigsRequest,
     UnregisterBrokerRequest,
 )
+from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TopicPartition, Uuid
 from tests.unit.controller.stage import Stage, config

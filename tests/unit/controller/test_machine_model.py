@@ -13,12 +13,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from distributedlog.controller.bundles import decode_bundle
-from distributedlog.controller.configs import (
-    ConfigEdit,
-    ConfigOp,
-    allows_unclean_election,
-    min_insync_replicas,
-)
+from distributedlog.controller.configs import ConfigEdit, allows_unclean_election, min_insync_replicas
 from distributedlog.controller.deltas import diff
 from distributedlog.controller.features import METADATA_FEATURE
 from distributedlog.controller.image import ConfigResource, MetadataImage, Partition, ResourceType, Topic
@@ -42,6 +37,7 @@ from distributedlog.controller.requests import (
     UpdateFeaturesRequest,
 )
 from distributedlog.controller.snapshots import decode_snapshot, encode_snapshot
+from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import Uuid
 from tests.unit.controller.stage import SESSION_MS, Stage, config, incarnation

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
+from distributedlog.client.moments import Moment
 from distributedlog.client.places import EARLIEST, LATEST, Isolation
 from distributedlog.client.view import PartitionView, TopicView
 from distributedlog.model.errors import ConfigError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.spark.columns import ALL, PLAIN
 from distributedlog.spark.kafka_options import REFUSED, TAKEN, WITHOUT_EFFECT
-from distributedlog.spark.moments import Moment
 from distributedlog.spark.options import (
     SPELLED,
     AtEnd,

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from distributedlog.controller.bundles import ELEMENTS_PER_RECORD_MAX
-from distributedlog.controller.records import RECORDS
+from distributedlog.controller.records import RECORDS, BrokerEndpoint, BrokerFeature
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.errors import MalformedMessageError, UnsupportedVersionError
 from distributedlog.model.ids import Uuid
@@ -27,17 +27,15 @@ from distributedlog.protocol.kinds import (
     BOOL,
     BYTES,
     INT8,
-    INT16,
     INT32,
     INT64,
     STRING,
-    UINT16,
     UUID,
     array,
     nullable,
 )
 from distributedlog.protocol.primitives import read_uvarint
-from distributedlog.protocol.schema import Message, Struct, field
+from distributedlog.protocol.schema import Message, field
 
 FRAME_VERSION: Final = 1
 OURS_FROM: Final = 100
@@ -113,25 +111,12 @@ class TransactionAborted(Message, versions=(0, 0), flexible_since=0):
     reason: str | None = field(nullable(STRING), tag=0, default=None)
 
 
-class ControllerEndpoint(Struct):
-    name: str = field(STRING)
-    host: str = field(STRING)
-    port: int = field(UINT16)
-    security_protocol: int = field(INT16)
-
-
-class ControllerFeature(Struct):
-    name: str = field(STRING)
-    min_supported_version: int = field(INT16)
-    max_supported_version: int = field(INT16)
-
-
 class ControllerRegistered(Message, versions=(0, 0), flexible_since=0):
     controller_id: int = field(INT32)
     incarnation_id: Uuid = field(UUID)
     zk_migration_ready: bool = field(BOOL)
-    end_points: list[ControllerEndpoint] = field(array(ControllerEndpoint))
-    features: list[ControllerFeature] = field(array(ControllerFeature))
+    end_points: list[BrokerEndpoint] = field(array(BrokerEndpoint))
+    features: list[BrokerFeature] = field(array(BrokerFeature))
 
 
 class EligibleLeadersCleared(Message, versions=(0, 0), flexible_since=0):

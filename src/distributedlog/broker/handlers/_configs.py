@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.handlers._asking import ask
 from distributedlog.broker.settings import SETTINGS, SYNONYMS
-from distributedlog.controller.configs import ConfigEdit, ConfigOp
+from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.image import CLUSTER_DEFAULT, ConfigResource, ResourceType
 from distributedlog.controller.requests import (
     AlterConfigsRequest,
@@ -22,6 +22,7 @@ from distributedlog.controller.requests import (
     Outcome,
     failure,
 )
+from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.errors import ConfigError, InvalidRequestError
 
 if TYPE_CHECKING:

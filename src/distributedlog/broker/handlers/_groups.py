@@ -6,7 +6,8 @@ what it is told of a coordinator that does not answer: clients of groups know no
 """
 
 import asyncio
-from collections.abc import Callable
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from distributedlog.broker.context import RequestContext
@@ -26,6 +27,7 @@ R = TypeVar("R")
 
 PATIENCE_MS: Final = 30 * MINUTE_MS
 """How long a member may wait for the others of its group, however long its own timeouts are."""
+SLICE_GROUPS: Final = 100
 GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """Read, delete, describe, and describe and alter settings; without access control all are allowed."""
 
@@ -76,6 +78,22 @@ async def each_reply(asked: "list[asyncio.Future[Reply]]", kind: type[R]) -> lis
         else:
             found.append(_of_kind(reply, kind))
     return found
+
+
+async def describe_each(
+    services: "Services",
+    context: RequestContext,
+    group_ids: Iterable[str],
+    make: Callable[[str], Request],
+    kind: type[R],
+) -> AsyncIterator[tuple[str, R | DlogError]]:
+    """Each group once, with the reply or what it came to.  Others are served between slices of them."""
+    distinct = iter(dict.fromkeys(group_ids))
+    while names := list(itertools.islice(distinct, SLICE_GROUPS)):
+        asked = [ask(services, context, name, make(name)) for name in names]
+        for name, reply in zip(names, await each_reply(asked, kind), strict=True):
+            yield name, reply
+        await asyncio.sleep(0)
 
 
 def check_consumer_groups(services: "Services") -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import handles
 from distributedlog.broker.handlers._configs import Change, alter
-from distributedlog.controller.configs import ConfigEdit, ConfigOp
+from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.image import ConfigResource
 from distributedlog.controller.requests import Outcome
+from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.protocol.messages.alter_configs import (
     AlterConfigsRequest,

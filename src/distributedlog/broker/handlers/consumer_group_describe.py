@@ -5,18 +5,15 @@ of assignments.  Each group is told once, however often it is named, and after S
 have their turn.
 """
 
-import asyncio
-import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import handles
 from distributedlog.broker.handlers._cluster import NOT_ASKED_FOR
 from distributedlog.broker.handlers._groups import (
     GROUP_OPERATIONS,
-    ask,
     check_consumer_groups,
-    each_reply,
+    describe_each,
     told,
 )
 from distributedlog.controller.image import MetadataImage
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
-SLICE_GROUPS: Final = 100
 
 
 def _refuse(
@@ -58,17 +54,15 @@ async def consumer_group_describe(
 ) -> ConsumerGroupDescribeResponse:
     check_consumer_groups(services)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
-    groups = []
-    distinct = iter(dict.fromkeys(request.group_ids))
-    while group_ids := list(itertools.islice(distinct, SLICE_GROUPS)):
-        asked = [ask(services, context, each, DescribeConsumerGroupRequest(each)) for each in group_ids]
-        replies = await each_reply(asked, DescribeConsumerGroupReply)
-        for group_id, reply in zip(group_ids, replies, strict=True):
-            if isinstance(reply, DlogError):
-                groups.append(_refused(group_id, reply.code, str(reply)))
-            else:
-                groups.append(_described(reply, services.metadata.image, operations))
-        await asyncio.sleep(0)
+    described = describe_each(
+        services, context, request.group_ids, DescribeConsumerGroupRequest, DescribeConsumerGroupReply
+    )
+    groups = [
+        _refused(group_id, reply.code, str(reply))
+        if isinstance(reply, DlogError)
+        else _described(reply, services.metadata.image, operations)
+        async for group_id, reply in described
+    ]
     return ConsumerGroupDescribeResponse(groups=groups)
 
 

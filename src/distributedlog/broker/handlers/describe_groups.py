@@ -4,14 +4,12 @@ A group that is not there is Dead; from version 6 on that is GROUP_ID_NOT_FOUND 
 however often it is named, and after SLICE_GROUPS of them others have their turn.
 """
 
-import asyncio
-import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import handles
 from distributedlog.broker.handlers._cluster import NOT_ASKED_FOR
-from distributedlog.broker.handlers._groups import GROUP_OPERATIONS, ask, each_reply, told
+from distributedlog.broker.handlers._groups import GROUP_OPERATIONS, describe_each, told
 from distributedlog.groups.classic.group import GroupState
 from distributedlog.groups.requests import DescribeReply, DescribeRequest
 from distributedlog.model.error_codes import ErrorCode
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from distributedlog.broker.services import Services
 
 NOT_FOUND_SINCE = 6
-SLICE_GROUPS: Final = 100
 
 
 def _refuse(
@@ -40,16 +37,13 @@ def _refuse(
 async def describe_groups(
     services: "Services", request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse:
-    groups = []
-    distinct = iter(dict.fromkeys(request.groups))
-    while group_ids := list(itertools.islice(distinct, SLICE_GROUPS)):
-        asked = [ask(services, context, group_id, DescribeRequest(group_id)) for group_id in group_ids]
-        for group_id, reply in zip(group_ids, await each_reply(asked, DescribeReply), strict=True):
-            if isinstance(reply, DlogError):
-                groups.append(_refused(group_id, reply.code, str(reply)))
-            else:
-                groups.append(_described(reply, request, context))
-        await asyncio.sleep(0)
+    described = describe_each(services, context, request.groups, DescribeRequest, DescribeReply)
+    groups = [
+        _refused(group_id, reply.code, str(reply))
+        if isinstance(reply, DlogError)
+        else _described(reply, request, context)
+        async for group_id, reply in described
+    ]
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -1,8 +1,9 @@
 """Settings changed and described through the handlers, in few words."""
 
-from distributedlog.controller.configs import ConfigEdit, ConfigOp
+from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.image import ConfigResource
 from distributedlog.controller.requests import ConfigsReply, IncrementalAlterConfigsRequest
+from distributedlog.model.config_ops import ConfigOp
 from distributedlog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

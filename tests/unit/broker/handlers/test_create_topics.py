@@ -1,9 +1,10 @@
 import pytest
 
 from distributedlog.broker.settings_loading import load_settings
-from distributedlog.controller.configs import ConfigEdit, ConfigOp
+from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.image import ConfigResource, ResourceType
 from distributedlog.controller.requests import IncrementalAlterConfigsRequest
+from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import PolicyViolationError, RequestTimedOutError
 from distributedlog.model.ids import ZERO_UUID

@@ -2,8 +2,8 @@
 
 import pytest
 
+from distributedlog.client.moments import Moment, is_relative, parse_duration_ms, parse_moment
 from distributedlog.model.errors import ConfigError
-from distributedlog.spark.moments import Moment, is_relative, parse_duration_ms, parse_moment
 
 NOW_MS = 1_000_000_000
 

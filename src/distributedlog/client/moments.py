@@ -1,4 +1,4 @@
-"""Times as people write them in an option.  Pure: what "now" is comes in.
+"""Times as people write them in an option or on a command line.  Pure: what "now" is comes in.
 
 | written                    | means                                                     |
 |----------------------------|-----------------------------------------------------------|
