@@ -4,8 +4,19 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+LONGEST_BYTES_IN_A_NAME = 60
+
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("soak", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("soak" if os.environ.get("DLOG_SOAK") else "repeatable")
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Long bytes are named by their length: bytes made at collection (a time stamp in a gzip header)
+    would else give a test another name in each worker, and the whole run would be refused.
+    """
+    if isinstance(val, bytes) and len(val) > LONGEST_BYTES_IN_A_NAME:
+        return f"{argname}-of-{len(val)}-bytes"
+    return None
