@@ -4,14 +4,16 @@ import signal
 import subprocess
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.reliability.checker import ALWAYS, IDEMPOTENT, WHOLE, check, describe
 from tests.reliability.history import History, Place
-from tests.reliability.load import PATIENCE_SECONDS, Load
+from tests.reliability.load import PATIENCE_SECONDS, Load, final_read
 
 
 class GroupLoad(Load):
@@ -105,3 +107,15 @@ def skipped(history: History, group: str, positions: dict[Place, int]) -> dict[P
             polled[poll.place].update(seen.offset for seen in poll.records)
     missing = {place: sorted(set(range(end)) - polled[place]) for place, end in positions.items()}
     return {place: offsets for place, offsets in missing.items() if offsets}
+
+
+def judge(load: GroupLoad, bootstrap: str, group: str, topic: str, partitions: int) -> None:
+    """Ends the load: nothing that must not happen has, and no acknowledged position skips a record."""
+    history = replace(load.stop(), final=final_read(bootstrap, topic, partitions))
+    findings = check(history, {**ALWAYS, **IDEMPOTENT, **WHOLE})
+    assert not findings, describe(findings)
+    positions = committed(bootstrap, group, topic, partitions)
+    assert all(position > 0 for position in positions.values()), positions
+    assert not skipped(history, group, positions)
+    assert history.owned
+    assert {position.what for position in history.positions} >= {group}

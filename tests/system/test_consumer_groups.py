@@ -4,7 +4,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Pro
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from tests.reliability.checker import ALWAYS, IDEMPOTENT, WHOLE, check, describe
-from tests.reliability.load import final_read
-from tests.system.group_load import GroupLoad, committed, skipped
+from tests.system.group_load import GroupLoad, judge
 from tests.system.server_process import ServerProcess, free_port
 
 TOPIC, PARTITIONS, GROUP = "orders", 6, "workers"
@@ -154,13 +151,7 @@ def test_members_come_go_stand_still_and_are_killed_and_so_is_their_coordinator(
             load.wait_for(1, names[1:])
             load.leave(names[1])
             load.wait_for(1, names[2:])
-            history = load.stop()
-            history = replace(history, final=final_read(bootstrap, TOPIC, PARTITIONS))
-            findings = check(history, {**ALWAYS, **IDEMPOTENT, **WHOLE})
-            assert not findings, describe(findings)
-            positions = committed(bootstrap, GROUP, TOPIC, PARTITIONS)
-            assert all(position > 0 for position in positions.values()), positions
-            assert not skipped(history, GROUP, positions)
+            judge(load, bootstrap, GROUP, TOPIC, PARTITIONS)
         assert node.stop() == 0
 
 

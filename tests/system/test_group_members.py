@@ -4,7 +4,6 @@ import struct
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from tests.reliability.checker import ALWAYS, IDEMPOTENT, WHOLE, check, describe
-from tests.reliability.load import final_read
-from tests.system.group_load import GroupLoad, committed, skipped
+from tests.system.group_load import GroupLoad, judge
 from tests.system.server_process import ServerProcess
 
 TOPIC, PARTITIONS = "orders", 6
@@ -38,17 +35,6 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert node.stop() == 0
 
 
-def judge(load: GroupLoad, bootstrap: str, topic: str, group: str) -> None:
-    history = load.stop()
-    history = replace(history, final=final_read(bootstrap, topic, PARTITIONS))
-    findings = check(history, {**ALWAYS, **IDEMPOTENT, **WHOLE})
-    assert not findings, describe(findings)
-    positions = committed(bootstrap, group, topic, PARTITIONS)
-    assert all(position > 0 for position in positions.values()), positions
-    assert not skipped(history, group, positions)
-    assert history.owned
-
-
 # --- as processes, under load ------------------------------------------------------------------
 
 
@@ -66,7 +52,7 @@ def test_members_of_kafkajs_come_go_and_are_killed(bootstrap: str, tmp_path: Pat
         load.wait_for_owners(*names[1:], least=3)
         load.leave(names[1])
         load.wait_for_owners(names[2], least=6)
-        judge(load, bootstrap, topic, group)
+        judge(load, bootstrap, group, topic, PARTITIONS)
 
 
 @pytest.mark.timeout(180)
@@ -92,7 +78,7 @@ def test_sticky_members_of_two_clients_go_on_while_one_is_stopped_and_one_dozes(
         load.doze(names[2], 6)
         load.wait_for_owners(*names[:2], least=3)
         load.wait_for_owners(*names, least=2)
-        judge(load, bootstrap, topic, group)
+        judge(load, bootstrap, group, topic, PARTITIONS)
 
 
 @pytest.mark.timeout(180)
@@ -110,7 +96,7 @@ def test_a_member_of_librdkafka_that_polls_too_seldom_is_out_until_it_polls_agai
         load.doze(names[0], 6)
         load.wait_for_owners(names[1], least=6)
         load.wait_for_owners(*names, least=3)
-        judge(load, bootstrap, topic, group)
+        judge(load, bootstrap, group, topic, PARTITIONS)
 
 
 # --- in this process ---------------------------------------------------------------------------

@@ -1,15 +1,12 @@
 """Groups of real clients: members come, go and are killed, and so is their coordinator."""
 
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from tests.reliability.checker import ALWAYS, IDEMPOTENT, WHOLE, check, describe
-from tests.reliability.load import final_read
-from tests.system.group_load import GroupLoad, committed, skipped
+from tests.system.group_load import GroupLoad, judge
 from tests.system.server_process import ServerProcess, free_port
 
 TOPIC, PARTITIONS, GROUP = "orders", 6, "workers"
@@ -22,17 +19,6 @@ SETTINGS = {
 }
 PROGRAMS = ("grouping", "grouping_asyncio", "grouping_python")
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-
-
-def judge(load: GroupLoad, bootstrap: str) -> None:
-    history = load.stop()
-    history = replace(history, final=final_read(bootstrap, TOPIC, PARTITIONS))
-    findings = check(history, {**ALWAYS, **IDEMPOTENT, **WHOLE})
-    assert not findings, describe(findings)
-    positions = committed(bootstrap, GROUP, TOPIC, PARTITIONS)
-    assert all(position > 0 for position in positions.values()), positions
-    assert not skipped(history, GROUP, positions)
-    assert {position.what for position in history.positions} >= {GROUP}
 
 
 @pytest.mark.timeout(300)
@@ -52,7 +38,7 @@ def test_three_kinds_of_clients_share_a_group_while_members_come_go_and_are_kill
             load.wait_for_owners(*names[1:], f"{GROUP}.m3.range", least=2)
             load.leave(names[1])
             load.wait_for_owners(names[2], f"{GROUP}.m3.range", least=3)
-            judge(load, bootstrap)
+            judge(load, bootstrap, GROUP, TOPIC, PARTITIONS)
         assert node.stop() == 0
 
 
@@ -70,7 +56,7 @@ def test_a_cooperative_group_goes_on_while_members_come_go_and_are_killed(tmp_pa
             load.kill(names[0])
             load.leave(names[1])
             load.wait_for(1, names[2:])
-            judge(load, bootstrap)
+            judge(load, bootstrap, GROUP, TOPIC, PARTITIONS)
         assert node.stop() == 0
 
 
@@ -92,7 +78,7 @@ def test_a_coordinator_that_is_killed_forgets_nothing(tmp_path: Path, first: str
                 if number in (1, 2):  # it joins a group that its coordinator has just read back
                     load.start("grouping_asyncio", names[number])
                 load.wait_for(20, names[: min(number, 2) + 1])
-            judge(load, bootstrap)
+            judge(load, bootstrap, GROUP, TOPIC, PARTITIONS)
         assert node.stop() == 0
 
 

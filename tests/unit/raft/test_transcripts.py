@@ -1,38 +1,22 @@
-"""Stories of a small cluster, told in transcripts/*.txt and replayed here line by line.
+"""Stories of a small cluster: transcripts/*.txt, in the commands of `Stage`.
 
-In a transcript a line that starts with "> " is a command of `stage.Stage`; the lines under it are what it
-brought about; everything else is prose.  `python -m tests.unit.raft.test_transcripts` writes what happens
-now into the files, to be read before it is believed.
+`tests/unit/transcripts.py` says how; `python -m tests.unit.raft.test_transcripts` rewrites them.
 """
 
-import pathlib
-import sys
+from pathlib import Path
 
 import pytest
 
 from tests.unit.raft.stage import Stage
+from tests.unit.transcripts import replay, rewrite, transcripts_beside
 
-TRANSCRIPTS = sorted((pathlib.Path(__file__).parent / "transcripts").glob("*.txt"))
-
-
-def replay(text: str) -> str:
-    """The transcript as it goes today: prose and commands kept, outcomes made anew."""
-    stage, told, in_outcome = Stage(), [], False
-    for line in text.splitlines():
-        if line.startswith("> "):
-            told.append(line)
-            told.extend(f"    {outcome}" for outcome in stage.perform(line[2:]))
-            in_outcome = True
-        elif not (in_outcome and line.startswith("    ")):
-            told.append(line)
-            in_outcome = False
-    return "\n".join(told) + "\n"
+TRANSCRIPTS = transcripts_beside(__file__)
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_the_story_goes_as_it_was_told(path: pathlib.Path) -> None:
+def test_the_story_goes_as_it_was_told(path: Path) -> None:
     text = path.read_text()
-    assert replay(text) == text
+    assert replay(text, Stage) == text
 
 
 def test_all_the_stories_are_there() -> None:
@@ -47,9 +31,4 @@ def test_all_the_stories_are_there() -> None:
 
 
 if __name__ == "__main__":
-    for transcript in TRANSCRIPTS:
-        before = transcript.read_text()
-        after = replay(before)
-        if before != after:
-            transcript.write_text(after)
-            sys.stdout.write(f"rewritten: {transcript.name}\n")
+    rewrite(TRANSCRIPTS, Stage)
