@@ -7,11 +7,16 @@ waits for somebody who waits for him (a parked `acks=all` needs the followers' f
 
     a request on a connection with none unanswered   is taken, up to SMALL_FRAME_BYTES_MAX
     the next requests on the same connection         are read only while the broker is below its limit
-    a larger frame that is only partly here          gets memory once all of its size fits below the limit,
-                                                     first come first served; or if nothing else is held
+    a larger frame that is only partly here          gets memory once all of its size fits below the limit and
+                                                     into the share of it that its address has
 
 So a frame that got its memory needs nothing more to be completed, and the sum of what is held is at most the
-limit, plus one small frame for each connection, plus one frame.
+limit, plus one small frame for each connection.
+
+A claim costs four bytes and takes room for a hundred million.  Therefore the share: an address whose frames
+fill it waits in a line of its own, and nobody else does.  Within the share it is first come first served, and
+the lines come in turn; one that waits for room that is nobody's share holds back all behind it, so that large
+frames are not overtaken for ever.
 
 Answers that clients have not taken are counted in the same way: beyond the limit in all of them, a request is
 begun only on a connection that has taken all of its own.
@@ -29,6 +34,8 @@ SMALL_FRAME_BYTES_MAX: Final = 64 * KIB
 NEVER_MS: Final = 2**62
 UNANSWERED_MAX: Final = 1024
 """Requests of one connection, however small."""
+SHARE: Final = 4
+"""An address may hold one part in so many of the room for frames, and at least one frame."""
 BYTES_PER_SECOND_MIN: Final = 1 * KIB
 """Who sends a frame or takes an answer more slowly than this, after a time of grace, is cut off."""
 
@@ -56,7 +63,8 @@ class ServerLimits:
     @classmethod
     def of(cls, settings: NodeSettings) -> "ServerLimits":
         return cls(
-            frame_bytes_max=settings.socket_request_bytes_max,
+            # One that needs more of the room might wait for ever: some of it is always in use.
+            frame_bytes_max=min(settings.socket_request_bytes_max, settings.queued_bytes_max // 2),
             connections_max=settings.connections_max,
             connections_per_host_max=settings.connections_per_ip_max,
             in_flight_bytes_per_connection_max=settings.queued_bytes_per_connection_max,
@@ -71,9 +79,15 @@ class ServerLimits:
 
 
 class Waiter(Protocol):
+    peer_host: str
+
     def room_made(self, reserved_bytes: int) -> None:
         """So many bytes, as many as it waited for, are its own now."""
         ...
+
+
+Line = OrderedDict[Waiter, int]
+"""Who waits, for how many bytes: none if only for the broker to come below its limit."""
 
 
 class Admission:
@@ -81,7 +95,11 @@ class Admission:
         self._limits = limits
         self._call_soon = call_soon
         self._per_host: dict[str, int] = {}
-        self._waiting: OrderedDict[Waiter, int] = OrderedDict()
+        self._lines: OrderedDict[str, Line] = OrderedDict()
+        """Of each address that waits; the first is the next whose turn it is."""
+        self._is_held_back = False
+        """Somebody waits for room that is not in the way of his own address only."""
+        self._reserved_bytes: dict[str, int] = {}
         self._wakes_soon = False
         self.connections = 0
         self.in_flight_bytes = 0
@@ -124,39 +142,82 @@ class Admission:
         self.in_flight_bytes += count
 
     def release(self, count: int) -> None:
+        """What was charged."""
         self.in_flight_bytes -= count
         assert self.in_flight_bytes >= 0
-        if self._waiting and not self._wakes_soon:
+        self._wake_soon()
+
+    def reserve(self, count: int, waiter: Waiter) -> bool:
+        """Takes room for `count` bytes; or else calls `room_made` once it is taken."""
+        host = waiter.peer_host
+        if host not in self._lines and self._is_within_share(host, count):
+            if not self._is_held_back and self._fits(count):
+                self._take(host, count)
+                return True
+            self._is_held_back = True
+        self._lines.setdefault(host, OrderedDict())[waiter] = count
+        return False
+
+    def unreserve(self, host: str, count: int) -> None:
+        """Gives back what was reserved for frames from there."""
+        if not count:
+            return
+        self._reserved_bytes[host] -= count
+        assert self._reserved_bytes[host] >= 0
+        if not self._reserved_bytes[host]:
+            del self._reserved_bytes[host]
+        self.release(count)
+
+    def wait(self, waiter: Waiter) -> None:
+        """Calls `room_made` once the broker is below its limit."""
+        self._lines.setdefault(waiter.peer_host, OrderedDict())[waiter] = 0
+        self._is_held_back = True
+
+    def forget(self, waiter: Waiter) -> None:
+        line = self._lines.get(waiter.peer_host)
+        if line is not None and line.pop(waiter, None) is not None:
+            if not line:
+                del self._lines[waiter.peer_host]
+            self._wake_soon()
+
+    def _fits(self, count: int) -> bool:
+        if not count:
+            return not self.is_full
+        return self.in_flight_bytes + count <= self._limits.in_flight_bytes_max
+
+    def _is_within_share(self, host: str, count: int) -> bool:
+        held = self._reserved_bytes.get(host, 0)
+        return not count or not held or held + count <= self._limits.in_flight_bytes_max // SHARE
+
+    def _take(self, host: str, count: int) -> None:
+        self.in_flight_bytes += count
+        if count:
+            self._reserved_bytes[host] = self._reserved_bytes.get(host, 0) + count
+
+    def _wake_soon(self) -> None:
+        if (self._lines or self._is_held_back) and not self._wakes_soon:
             # Not at once: it would handle one connection's requests in the midst of another's.
             self._wakes_soon = True
             self._call_soon(self._wake)
 
-    def reserve(self, count: int, waiter: Waiter) -> bool:
-        """Takes room for `count` bytes; or else calls `room_made` once it is taken."""
-        if not self._waiting and self._fits(count):
-            self.in_flight_bytes += count
-            return True
-        self._waiting[waiter] = count
-        return False
-
-    def wait(self, waiter: Waiter) -> None:
-        """Calls `room_made` once the broker is below its limit."""
-        self._waiting[waiter] = 0
-
-    def forget(self, waiter: Waiter) -> None:
-        if self._waiting.pop(waiter, None) is not None and self._waiting and not self._wakes_soon:
-            self._wakes_soon = True
-            self._call_soon(self._wake)
-
-    def _fits(self, count: int) -> bool:
-        return self.in_flight_bytes + count <= self._limits.in_flight_bytes_max or self.in_flight_bytes == 0
-
     def _wake(self) -> None:
         self._wakes_soon = False
-        while self._waiting:
-            waiter, count = next(iter(self._waiting.items()))
-            if self.is_full or not self._fits(count):
+        self._is_held_back = False
+        full_shares = 0
+        while len(self._lines) > full_shares:
+            host, line = next(iter(self._lines.items()))
+            waiter, count = next(iter(line.items()))
+            if not self._is_within_share(host, count):
+                full_shares += 1
+            elif self._fits(count):
+                full_shares = 0
+                del line[waiter]
+                self._take(host, count)
+                waiter.room_made(count)
+            else:
+                self._is_held_back = True
                 return
-            del self._waiting[waiter]
-            self.in_flight_bytes += count
-            waiter.room_made(count)
+            if line:
+                self._lines.move_to_end(host)
+            else:
+                del self._lines[host]

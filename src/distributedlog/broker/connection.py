@@ -119,8 +119,8 @@ class Connection:
         "_attends_soon", "_backlog", "_blocked_since_ms", "_draining", "_exchange", "_frame_since_ms", "_hub",
         "_incoming", "_is_deferred", "_is_reading", "_is_writing", "_last_request_ms", "_muted", "_opened_ms",
         "_outgoing",
-        "_sent_bytes_then", "_socket", "_stopped_ms", "_untaken_bytes", "_waits_for_room", "connection_id",
-        "due_ms", "is_closed", "listener", "peer_host",
+        "_sent_bytes_then", "_socket", "_stopped_ms", "_untaken_bytes", "_waits_for_room", "_waits_to_go_on",
+        "connection_id", "due_ms", "is_closed", "listener", "peer_host",
     )  # fmt: skip
 
     def __init__(
@@ -147,6 +147,9 @@ class Connection:
         self._draining = False
         self._is_deferred = False
         self._waits_for_room = False
+        """For all of the large frame of which the begin is here."""
+        self._waits_to_go_on = False
+        """With its next request, until the broker is less full."""
         self._muted: asyncio.TimerHandle | None = None
         """Until this timer goes off nothing is begun."""
         self._is_reading = True
@@ -276,13 +279,18 @@ class Connection:
             or (queued_bytes and self._hub.admission.is_backed_up(queued_bytes - self._untaken_bytes))
         ):
             return False
-        if self._exchange:
-            if self._exchange.is_full:
-                return False
-            if self._hub.admission.is_full:
-                self._waits_for_room = True
-                self._hub.admission.wait(self)
-                return False
+        if not self._exchange:
+            if self._waits_to_go_on:
+                # The request in front of it is answered: a connection's first need not wait.
+                self._waits_to_go_on = False
+                self._hub.admission.forget(self)
+            return True
+        if self._waits_to_go_on or self._exchange.is_full:
+            return False
+        if self._hub.admission.is_full:
+            self._waits_to_go_on = True
+            self._hub.admission.wait(self)
+            return False
         return True
 
     def _regulate(self, now_ms: int) -> None:
@@ -333,7 +341,7 @@ class Connection:
 
     def room_made(self, reserved_bytes: int) -> None:
         """Admission has room for the frame that waited for it, or for the next request."""
-        self._waits_for_room = False
+        self._waits_for_room = self._waits_to_go_on = False
         if reserved_bytes:
             self._incoming.make_room()
         self._attend_soon()
@@ -464,7 +472,7 @@ class Connection:
         held += sum(len(frame) for frame in self._backlog if len(frame) > SMALL_FRAME_BYTES_MAX)
         self._incoming.close()
         self._backlog.clear()
-        hub.admission.release(held)
+        hub.admission.unreserve(self.peer_host, held)
         self._socket.close()
         if reason not in _UNREMARKABLE:
             hub.complaints.about(self.peer_host, reason, text)

@@ -152,7 +152,7 @@ class Exchange:
             parked = self._begin(frame, now_ms)
         except BaseException:
             if size > SMALL_FRAME_BYTES_MAX:
-                self._desk.admission.release(size)
+                self._desk.admission.unreserve(self._host, size)
             raise
         if parked is not None:
             parked.charged = size
@@ -160,7 +160,7 @@ class Exchange:
             if size <= SMALL_FRAME_BYTES_MAX:
                 self._desk.admission.charge(size)
         elif size > SMALL_FRAME_BYTES_MAX:
-            self._desk.admission.release(size)
+            self._desk.admission.unreserve(self._host, size)
 
     def _begin(self, frame: bytearray, now_ms: int) -> Parked | None:
         """What is left to wait for, if anything."""
@@ -291,7 +291,10 @@ class Exchange:
 
     def _settle(self, parked: Parked) -> None:
         self.in_flight_bytes -= parked.charged
-        self._desk.admission.release(parked.charged)
+        if parked.charged > SMALL_FRAME_BYTES_MAX:
+            self._desk.admission.unreserve(self._host, parked.charged)
+        else:
+            self._desk.admission.release(parked.charged)
 
     def expire(self, now_ms: int) -> int:
         """Refuses what is past its deadline.  When to look again.

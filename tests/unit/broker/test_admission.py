@@ -5,8 +5,9 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.broker.admission import Admission, ServerLimits
+from distributedlog.broker.admission import SHARE, Admission, ServerLimits
 from distributedlog.broker.settings import NodeSettings
+from distributedlog.model.config import MIB
 
 
 class Soon:
@@ -24,7 +25,8 @@ class Soon:
 
 
 class Frame:
-    def __init__(self) -> None:
+    def __init__(self, peer_host: str = "a") -> None:
+        self.peer_host = peer_host
         self.granted: list[int] = []
 
     def room_made(self, reserved_bytes: int) -> None:
@@ -69,28 +71,53 @@ def test_connections_are_counted_per_address_and_in_all() -> None:
     assert not admission._per_host, "an address without connections is forgotten"
 
 
+def test_a_frame_that_would_take_more_than_half_of_all_room_is_refused_when_it_is_begun() -> None:
+    assert ServerLimits.of(NodeSettings(queued_bytes_max=64 * MIB)).frame_bytes_max == 32 * MIB
+    assert ServerLimits.of(NodeSettings()).frame_bytes_max == NodeSettings().socket_request_bytes_max
+
+
 def test_room_is_given_in_the_order_of_asking_and_never_in_the_midst_of_something_else() -> None:
     admission, soon = admission_of(100)
-    first, second, third = Frame(), Frame(), Frame()
+    first, second, third = Frame("a"), Frame("b"), Frame("c")
     assert admission.reserve(80, first)
     assert not admission.reserve(90, second)
     assert not admission.reserve(5, third), "a small one does not overtake"
-    admission.release(80)
+    admission.unreserve("a", 80)
     assert second.granted == []
     soon.come()
     assert (second.granted, third.granted) == ([90], [5])
     assert admission.in_flight_bytes == 95
 
 
-def test_a_frame_larger_than_all_room_gets_it_when_nothing_else_is_held() -> None:
+def test_an_address_that_fills_its_share_waits_and_nobody_else_does() -> None:
     admission, soon = admission_of(100)
-    admission.charge(1)
-    huge = Frame()
-    assert not admission.reserve(500, huge)
-    admission.release(1)
+    claims = [Frame("enemy") for _ in range(50)]
+    assert [admission.reserve(10, claim) for claim in claims] == [True] * 2 + [False] * 48
+    assert admission.reserve(60, Frame("good"))
+    admission.unreserve("enemy", 10)
     soon.come()
-    assert huge.granted == [500]
-    assert admission.is_full
+    assert sum(len(claim.granted) for claim in claims) == 1, "its line moves as its own room comes back"
+    assert admission.reserve(20, Frame("other"))
+    assert admission.in_flight_bytes == 100
+
+
+def test_an_address_always_gets_one_frame_though_it_be_larger_than_its_share() -> None:
+    admission, _ = admission_of(100)
+    assert admission.reserve(60, Frame("a"))
+    assert not admission.reserve(1, Frame("a"))
+    assert admission.reserve(40, Frame("b"))
+
+
+def test_addresses_that_wait_come_in_turn() -> None:
+    admission, soon = admission_of(100)
+    assert admission.reserve(100, Frame("full"))
+    crowd, single = [Frame("crowd") for _ in range(10)], Frame("single")
+    for frame in [*crowd, single]:
+        assert not admission.reserve(10, frame)
+    admission.unreserve("full", 100)
+    soon.come()
+    assert single.granted == [10]
+    assert [bool(frame.granted) for frame in crowd] == [True] * 2 + [False] * 8
 
 
 def test_who_waits_only_for_the_limit_goes_on_below_it() -> None:
@@ -109,7 +136,7 @@ def test_who_waits_only_for_the_limit_goes_on_below_it() -> None:
 def test_who_gives_up_makes_way() -> None:
     admission, soon = admission_of(100)
     admission.charge(50)
-    gone, patient = Frame(), Frame()
+    gone, patient = Frame("a"), Frame("b")
     assert not admission.reserve(90, gone)
     assert not admission.reserve(40, patient)
     admission.forget(gone)
@@ -117,33 +144,38 @@ def test_who_gives_up_makes_way() -> None:
     assert (gone.granted, patient.granted) == ([], [40])
 
 
-@given(st.lists(st.tuples(st.integers(1, 120), st.booleans()), max_size=40))
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 100), st.booleans()), max_size=40))
 @settings(max_examples=100, deadline=None)
-def test_reserved_room_stays_within_the_limit_and_everyone_gets_some(steps: list[tuple[int, bool]]) -> None:
+def test_reserved_room_stays_within_the_limit_and_everyone_gets_some(
+    steps: list[tuple[str, int, bool]],
+) -> None:
     admission, soon = admission_of(100)
-    held: list[int] = []
+    held: list[tuple[str, int]] = []
     waiting: list[Frame] = []
 
     def collect() -> None:
         soon.come()
         for frame in list(waiting):
             if frame.granted:
-                held.append(frame.granted[0])
+                held.append((frame.peer_host, frame.granted[0]))
                 waiting.remove(frame)
 
-    for size, releases in steps:
-        frame = Frame()
+    for host, size, releases in steps:
+        frame = Frame(host)
         if admission.reserve(size, frame):
-            held.append(size)
+            held.append((host, size))
         else:
             waiting.append(frame)
         if releases and held:
-            admission.release(held.pop(0))
+            admission.unreserve(*held.pop(0))
         collect()
-        assert admission.in_flight_bytes == sum(held)
-        assert sum(held) <= 100 or len(held) == 1
+        assert admission.in_flight_bytes == sum(size for _, size in held) <= 100
+        for host in "abc":
+            of_host = [size for holder, size in held if holder == host]
+            assert sum(of_host) <= 100 // SHARE or len(of_host) == 1
     while held:
-        admission.release(held.pop(0))
+        admission.unreserve(*held.pop(0))
         collect()
     assert not waiting
     assert admission.in_flight_bytes == 0
+    assert not admission._reserved_bytes, "an address that holds nothing is forgotten"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.broker.admission import UNANSWERED_MAX, ServerLimits
+from distributedlog.broker.admission import SHARE, UNANSWERED_MAX, ServerLimits
 from distributedlog.broker.dispatch import Handlers
 from distributedlog.broker.exchange import ELEMENTS_MAX
 from distributedlog.broker.turns import SLICE_MS
@@ -229,10 +229,27 @@ def test_a_large_frame_that_is_answered_at_once_holds_no_room_any_more() -> None
     run(story())
 
 
-def test_a_large_frame_waits_until_the_broker_has_room_for_all_of_it() -> None:
+def test_who_had_to_wait_behind_a_full_broker_goes_on_once_its_own_request_is_answered() -> None:
+    async def story() -> None:
+        async with Stage(ServerLimits(in_flight_bytes_max=100, tick_ms=5)) as stage:
+            stage.reply = later = Later()
+            greedy, modest = await stage.connect(), await stage.connect()
+            await greedy.send(b"".join(asked(str(number), number) for number in range(10)))
+            await stage.counts.until(lambda: len(stage.begun) == 4)
+            for number in range(3):
+                await modest.send(asked(f"modest {number}", number))
+                await stage.counts.until(partial(later.futures.__contains__, f"modest {number}"))
+                later.come(f"modest {number}")
+                assert await modest.answer() == (number, 0)
+            assert stage.begun.count("4") == 0, "the broker is as full as before"
+
+    run(story())
+
+
+def test_a_large_frame_waits_until_its_address_has_room_for_all_of_it() -> None:
     async def story() -> None:
         later = Later()
-        limits = ServerLimits(in_flight_bytes_max=2 * LARGE, tick_ms=5)
+        limits = ServerLimits(in_flight_bytes_max=2 * LARGE * SHARE, tick_ms=5)
         async with Stage(limits, serving_large(later)) as stage:
             clients = [await stage.connect() for _ in range(4)]
             sending = [
@@ -255,7 +272,7 @@ def test_a_large_frame_waits_until_the_broker_has_room_for_all_of_it() -> None:
 def test_pipelined_large_frames_do_not_wait_for_room_that_they_hold_themselves() -> None:
     async def story() -> None:
         later = Later()
-        limits = ServerLimits(in_flight_bytes_max=LARGE // 2, tick_ms=5)
+        limits = ServerLimits(in_flight_bytes_max=2 * LARGE, tick_ms=5)
         async with Stage(limits, serving_large(later)) as stage:
             client = await stage.connect()
             sending = asyncio.create_task(client.send(b"".join(large(number) for number in range(5))))
