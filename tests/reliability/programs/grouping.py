@@ -9,7 +9,7 @@ import contextlib
 import struct
 import sys
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -44,8 +44,10 @@ class GroupMember:
         self.group, _, strategy = name.split(".")
         self.journal = Journal(name)
         self.seat = 0
-        self.committing_ns: deque[int] = deque()
-        """When the commits that were not answered yet were asked for."""
+        self.committing_ns: int | None = None
+        """When the commit that is not answered yet was asked for."""
+        self.read: dict[Place, int] = {}
+        """Up to where what was polled waits to be committed."""
         settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "group.id": self.group,
@@ -64,6 +66,7 @@ class GroupMember:
 
     def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.seat += 1
+        self.read.clear()  # somebody else may have gone further meanwhile
         (generation,) = struct.unpack_from("=i", consumer.consumer_group_metadata(), GENERATION_AT)
         for each in partitions:
             self.journal.owned(self.group, generation, Place(each.topic, each.partition))
@@ -90,18 +93,24 @@ class GroupMember:
                 records[Place(topic, partition)].append(Seen(offset, from_bytes(message.value() or b"")))
         for place, seen in records.items():
             self.journal.poll(place, self.seat, seen, invoked_ns)
-        if records:
-            self.commit([TopicPartition(*place, seen[-1].offset + 1) for place, seen in records.items()])
+            self.read[place] = seen[-1].offset + 1
+        if self.read and self.committing_ns is None:
+            self.commit()
 
-    def commit(self, positions: list[TopicPartition]) -> None:
-        """Not waited for: librdkafka 2.16 waits for ever if it loses its last broker meanwhile."""
+    def commit(self) -> None:
+        """Not waited for: librdkafka 2.16 waits for ever if it loses its last broker meanwhile.  But one at a
+        time: it tries a commit again after a later one has succeeded, and so goes back by itself."""
+        positions = [TopicPartition(*place, offset) for place, offset in self.read.items()]
+        self.read.clear()
         with contextlib.suppress(KafkaException):  # nobody to ask just now
-            self.committing_ns.append(time.monotonic_ns())
+            invoked_ns = time.monotonic_ns()
             self.consumer.commit(offsets=positions, asynchronous=True)
+            self.committing_ns = invoked_ns
 
     def committed(self, error: KafkaError | None, positions: list[TopicPartition]) -> None:
-        """They are answered in their order; a fenced one is read again by somebody."""
-        invoked_ns = self.committing_ns.popleft()
+        """A fenced one is read again by somebody."""
+        invoked_ns, self.committing_ns = self.committing_ns, None
+        assert invoked_ns is not None
         for each in positions if error is None else ():
             self.told(each, invoked_ns)
 

@@ -4,6 +4,7 @@ It tells what `grouping` tells.
 """
 
 import asyncio
+import contextlib
 import logging
 import sys
 import time
@@ -38,10 +39,15 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
         self.topic = topic
         self.journal = Journal(name)
         self.seat = 0
-        self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=bootstrap,
+        self.bootstrap = bootstrap
+        self.strategy = STRATEGIES[strategy]
+        self.consumer = self.new_consumer()
+
+    def new_consumer(self) -> AIOKafkaConsumer:
+        return AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap,
             group_id=self.group,
-            partition_assignment_strategy=(STRATEGIES[strategy],),
+            partition_assignment_strategy=(self.strategy,),
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             session_timeout_ms=SESSION_MS,
@@ -62,15 +68,33 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def run(self) -> None:
         stop = stopping()
-        await self.consumer.start()
-        self.consumer.subscribe([self.topic], listener=self)
+        await self.start()
         try:
             while not stop.is_set():
-                await self.step()
+                try:
+                    await self.step()
+                except asyncio.CancelledError:
+                    await self.begin_again()
                 await asyncio.sleep(stop.doze_seconds)
                 stop.doze_seconds = 0.0
         finally:
             await self.consumer.stop()
+
+    async def start(self) -> None:
+        await self.consumer.start()
+        self.consumer.subscribe([self.topic], listener=self)
+
+    async def begin_again(self) -> None:
+        """aiokafka 0.14 ends for good if its heartbeat is cancelled while it leaves the group (it was slow
+        to poll): then it is as if its process had been started anew."""
+        task = asyncio.current_task()
+        assert task is not None
+        if task.cancelling():
+            raise asyncio.CancelledError
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.consumer.stop()
+        self.consumer = self.new_consumer()
+        await self.start()
 
     async def step(self) -> None:
         invoked_ns = time.monotonic_ns()
