@@ -97,14 +97,17 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
         await self.start()
 
     async def step(self) -> None:
+        """What was polled before a rebalance may be somebody else's by now.  aiokafka rebalances beside us,
+        and would commit it in the name of the new generation."""
         invoked_ns = time.monotonic_ns()
+        generation = self.consumer._coordinator.generation
         polled = await self.consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_MAX)
         positions = {}
         for where, messages in polled.items():
             seen = [Seen(each.offset, from_bytes(each.value)) for each in messages]
             self.journal.poll(Place(where.topic, where.partition), self.seat, seen, invoked_ns)
             positions[where] = seen[-1].offset + 1
-        if not positions:
+        if not positions or self.consumer._coordinator.generation != generation:
             return
         invoked_ns = time.monotonic_ns()
         try:
