@@ -2,29 +2,44 @@
 
 `GroupsCluster(seed).run(seconds)` either returns what it did or raises `InvariantError`; the trace says the
 rest.  Three brokers have a copy of one partition of `__consumer_offsets`, which `_look` keeps led and in sync
-as a controller would; the coordinators on it are the real ones.  Two groups of up to five members each read a
-topic; the second has static members.  Faults strike until some seconds before the end; then all heals.
+as a controller would; the coordinators on it are the real ones.  Two groups of up to five members each read
+topics; the second has static members.  Which protocols they speak is the seed's choice: the classic one
+(`g0`, `g1`), the new one (`c0`, `c1`), or one each.  Faults strike until some seconds before the end; then
+all heals.
 
 The truth is kept here: every committed batch, decoded from its bytes and from nothing that a broker says.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from distributedlog.groups.config import GroupConfig
-from distributedlog.groups.records import decode_record
+from distributedlog.groups.consumer.topics import Slots
+from distributedlog.groups.records import ConsumerRecord, GroupRecord, decode_record, encode_record
+from distributedlog.model.ids import TopicPartition, Uuid
 from distributedlog.records.record import decode_batch
 from tests.simulation.checkers import InvariantError
+from tests.simulation.checkers.consumer_groups import (
+    EpochsRise,
+    OnlyWhatIsSubscribed,
+    PartsLast,
+    TwoOwnersAtOnce,
+)
+from tests.simulation.checkers.consumer_log import ConsumerLog
 from tests.simulation.checkers.groups import GroupsChecker
 from tests.simulation.checkers.lasting_assignments import LastingAssignments
 from tests.simulation.checkers.offset_regression import OffsetRegression
+from tests.simulation.checkers.replay_equals_state import ReplayEqualsState
 from tests.simulation.checkers.rising_generations import RisingGenerations
 from tests.simulation.checkers.stuck_rebalance import StuckRebalance
+from tests.simulation.checkers.stuck_reconciliation import StuckReconciliation
 from tests.simulation.checkers.two_owners import TwoOwners
 from tests.simulation.control_cluster import Report
-from tests.simulation.groups_host import GroupsHost, image_with_offsets_topic
-from tests.simulation.groups_log import Copy, View
+from tests.simulation.groups_consumers import SimConsumer
+from tests.simulation.groups_host import GroupsHost, made, simulated_image
+from tests.simulation.groups_log import Batch, Copy, View
 from tests.simulation.groups_members import SimMember
+from tests.simulation.groups_process import SimProcess
 from tests.simulation.loop import SimLoop
 from tests.simulation.trace import Trace
 
@@ -38,7 +53,10 @@ LEASE_MS = PATIENCE_US // 1_000 * 98 // 100
 """How long a broker that was heard knows that it was; clocks differ a little."""
 IN_SYNC_MIN = 2
 MEMBERS_MAX = 5
-GROUPS = ("g0", "g1")
+POPULATIONS = (("c0", "c1"), ("c0", "g1"), ("g0", "g1"), ("g0", "c1"))
+NEW_PROTOCOL = ("c0", "c1")
+COMPARE_US = 1_000_000
+"""How often a coordinator's memory is compared with its log."""
 
 
 class GroupsCluster:
@@ -51,13 +69,19 @@ class GroupsCluster:
         self.loop = SimLoop()
         drawn = chance.choices(list(FLAVOURS), list(FLAVOURS.values()))[0]
         self.flavour = flavour or drawn
-        self.image = image_with_offsets_topic()
+        self.groups = POPULATIONS[seed % len(POPULATIONS)]
+        self.image = simulated_image()
+        self.topic_names = {
+            topic_id: topic.name for topic_id, topic in self.image.topics.items() if len(topic.name) == 1
+        }
+        initial_delay_ms = chance.choice((0, 0, 300))
+        self.session_ms, self.rebalance_ms = chance.choice((2_000, 5_000)), chance.choice((1_500, 3_000))
         config = GroupConfig(
             session_timeout_ms_min=1_000,
-            initial_rebalance_delay_ms=chance.choice((0, 0, 300)),
+            initial_rebalance_delay_ms=initial_delay_ms,
             new_member_timeout_ms=5_000,
+            consumer_session_timeout_ms=self.session_ms,
         )
-        self.session_ms, self.rebalance_ms = chance.choice((2_000, 5_000)), chance.choice((1_500, 3_000))
         brokers = nodes or 3
         self.hosts = {
             each: GroupsHost(self, each, chance.getrandbits(64), config) for each in range(1, brokers + 1)
@@ -73,9 +97,13 @@ class GroupsCluster:
         self._copied: dict[int, int] = {}
         """In this epoch: up to where each copy is the leader's."""
         self.committed_offset = 0
-        self._acknowledged: dict[str, dict[int, int]] = {each: {} for each in GROUPS}
+        self.consumer_log = ConsumerLog()
+        self._compacted: dict[bytes, GroupRecord] = {}
+        """What compaction would leave of the committed log."""
+        self._acknowledged: dict[str, dict[TopicPartition, int]] = {each: {} for each in self.groups}
         self._commits = 0
         self.members: list[SimMember] = []
+        self.consumers: list[SimConsumer] = []
         self._next_member = 0
         self.asked = 0
         self._make_checkers()
@@ -83,12 +111,19 @@ class GroupsCluster:
 
     def _make_checkers(self) -> None:
         self.stuck_rebalance = StuckRebalance(self)
+        self.stuck_reconciliation = StuckReconciliation(self)
         self.checkers: list[GroupsChecker] = [
             TwoOwners(self),
             OffsetRegression(self),
             RisingGenerations(self),
             LastingAssignments(self),
             self.stuck_rebalance,
+            TwoOwnersAtOnce(self),
+            PartsLast(self),
+            EpochsRise(self),
+            OnlyWhatIsSubscribed(self),
+            ReplayEqualsState(self),
+            self.stuck_reconciliation,
         ]
 
     # --- a run ---------------------------------------------------------------------------------
@@ -98,16 +133,19 @@ class GroupsCluster:
         for host in self.hosts.values():
             host.start()
         self._look()
-        for group in GROUPS:
+        self._compare()
+        for group in self.groups:
             for _ in range(self.chance.randrange(1, MEMBERS_MAX)):
                 self.add_member(group)
         self.faults.begin()
         events = self.loop.run_until(max(end_us - HEALED_US, 0))
         self.faults.heal()
         self.stuck_rebalance.healed()
+        self.stuck_reconciliation.healed()
         events += self.loop.run_until(end_us)
         for checker in self.checkers:
             checker.finish(self.members)
+            checker.finish_consumers(self.consumers)
         return Report(
             self.seed, self.flavour, len(self.hosts), events, self.asked, self.committed_offset,
             self._commits, self.epoch,
@@ -115,22 +153,34 @@ class GroupsCluster:
 
     # --- members -------------------------------------------------------------------------------
 
-    def add_member(self, group: str, instance: str | None = None) -> SimMember | None:
+    @property
+    def processes(self) -> Sequence[SimProcess]:
+        return [*self.members, *self.consumers]
+
+    def add_member(self, group: str, instance: str | None = None) -> SimProcess | None:
         """One more, if there is room; in the second group under an instance id that nobody lives under."""
-        living = [each for each in self.members if each.is_alive and each.group == group]
+        living = [each for each in self.processes if each.is_alive and each.group == group]
         if len(living) >= MEMBERS_MAX:
             return None
-        if group == GROUPS[1] and instance is None:
+        if group == self.groups[1] and instance is None:
             taken = {each.instance for each in living}
             instance = next(f"i{at}" for at in range(MEMBERS_MAX + 1) if f"i{at}" not in taken)
         self._next_member += 1
-        member = SimMember(self, self._next_member, group, instance)
-        self.members.append(member)
+        member = self._new_member(group, instance)
         self.trace.add(self.loop.now_us, "comes", member.name, instance or "")
         member.start()
         return member
 
-    def coordinator_for(self, member: SimMember) -> GroupsHost:
+    def _new_member(self, group: str, instance: str | None) -> SimProcess:
+        if group in NEW_PROTOCOL:
+            consumer = SimConsumer(self, self._next_member, group, instance)
+            self.consumers.append(consumer)
+            return consumer
+        member = SimMember(self, self._next_member, group, instance)
+        self.members.append(member)
+        return member
+
+    def coordinator_for(self, member: SimProcess) -> GroupsHost:
         """Whom the cluster names, which may be out of date."""
         self.asked += 1
         if self.leader_id and member.chance.random() < 0.9:
@@ -148,18 +198,44 @@ class GroupsCluster:
         for checker in self.checkers:
             checker.on_told(member)
 
-    def acknowledged(self, member: SimMember, positions: Mapping[int, int]) -> None:
+    def told_consumer(self, consumer: SimConsumer) -> None:
+        for checker in self.checkers:
+            checker.on_consumer_told(consumer)
+
+    def took(self, consumer: SimConsumer, slots: Slots) -> None:
+        for checker in self.checkers:
+            checker.on_taken(consumer, slots)
+
+    def acknowledged(self, member: SimProcess, positions: Mapping[TopicPartition, int]) -> None:
         self._commits += 1
         until_now = self._acknowledged[member.group]
         for partition, offset in positions.items():
             until_now[partition] = max(offset, until_now.get(partition, 0))
 
-    def acknowledged_until_now(self, group: str) -> dict[int, int]:
+    def acknowledged_until_now(self, group: str) -> dict[TopicPartition, int]:
         return dict(self._acknowledged[group])
 
-    def read(self, member: SimMember, found: Mapping[int, int], before: Mapping[int, int]) -> None:
+    def read(
+        self,
+        who: str,
+        wanted: Sequence[TopicPartition],
+        found: Mapping[TopicPartition, int],
+        before: Mapping[TopicPartition, int],
+    ) -> None:
         for checker in self.checkers:
-            checker.on_read(member, found, before)
+            checker.on_read(who, wanted, found, before)
+
+    # --- topics --------------------------------------------------------------------------------
+
+    def partition_count(self, topic_id: Uuid) -> int:
+        return len(self.image.topics[topic_id].partitions)
+
+    def grow(self, topic_id: Uuid) -> None:
+        """One more partition.  Brokers hear of it one after the other."""
+        record = made(topic_id, self.partition_count(topic_id))
+        self.image = self.image.apply([record], self.image.offset + 1)
+        for host in self.hosts.values():
+            self.loop.call_after(self.chance.randrange(1_000, SECOND_US), host.see, self.image)
 
     # --- the partition -------------------------------------------------------------------------
 
@@ -202,12 +278,36 @@ class GroupsCluster:
             if batch.base_offset != self.committed_offset:
                 raise InvariantError("sound log", f"{batch.base_offset} follows {self.committed_offset}")
             self.committed_offset = batch.next_offset
-            for stored in decode_batch(batch.data, 0):
-                record = decode_record(stored.key, stored.value)
-                assert record is not None
-                self.trace.add(self.loop.now_us, "committed", f"at {stored.offset}", str(record))
+            groups: set[str] = set()
+            for record in _records_of(batch):
+                self.trace.add(self.loop.now_us, "committed", f"at {batch.base_offset}", str(record))
+                self.consumer_log.note(record)
+                _compact(self._compacted, record)
+                if isinstance(record, ConsumerRecord):
+                    groups.add(record.key.group_id)  # type: ignore[attr-defined]  # every kind has it
                 for checker in self.checkers:
                     checker.on_commit(record)
+            for checker in self.checkers:
+                checker.on_entry(groups & self.consumer_log.groups.keys())
+
+    def _compare(self) -> None:
+        """What the coordinator has in memory with what the log would make of a new one."""
+        leader = self.hosts.get(self.leader_id)
+        if leader is not None and not leader.paused and leader.machine is not None and self._leads(leader):
+            kept = dict(self._compacted)
+            for batch in leader.copy.batches:
+                if batch.base_offset >= self.committed_offset:
+                    for record in _records_of(batch):
+                        _compact(kept, record)
+            replayed = leader.new_machine()
+            replayed.replay([record for record in kept.values() if record.value is not None], 0)
+            state, wanted = (
+                {encode_record(record) for record in machine.durable_records()}
+                for machine in (leader.machine, replayed)
+            )
+            for checker in self.checkers:
+                checker.on_state(state, wanted)
+        self.loop.call_after(COMPARE_US, self._compare)
 
     # --- who leads -----------------------------------------------------------------------------
 
@@ -283,3 +383,15 @@ class GroupsCluster:
     @property
     def now_us(self) -> int:
         return self.loop.now_us
+
+
+def _records_of(batch: Batch) -> list[GroupRecord]:
+    records = [decode_record(stored.key, stored.value) for stored in decode_batch(batch.data, 0)]
+    return [record for record in records if record is not None]
+
+
+def _compact(kept: dict[bytes, GroupRecord], record: GroupRecord) -> None:
+    """The newest of a key stands where it was written."""
+    key, _ = encode_record(record)
+    kept.pop(key, None)
+    kept[key] = record

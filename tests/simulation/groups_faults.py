@@ -8,10 +8,12 @@ sleeping; `calm` has no faults but lost messages now and then.  Every fault ends
 from collections.abc import Callable
 from functools import partial
 
-from tests.simulation.groups_cluster import GROUPS, SECOND_US, GroupsCluster
+from tests.simulation.groups_cluster import NEW_PROTOCOL, SECOND_US, GroupsCluster
+from tests.simulation.groups_consumers import BEAT_US, SimConsumer
 from tests.simulation.groups_host import GroupsHost
-from tests.simulation.groups_members import SimMember
+from tests.simulation.groups_process import SimProcess
 
+PARTITIONS_MAX = 6
 FLAVOURS = {"mixed": 5, "coordinators": 5, "members": 4, "calm": 1}
 _PERIOD_US = {
     "mixed": (300_000, 2_500_000),
@@ -46,6 +48,15 @@ class GroupsFaults:
             (3, self.static_misses_one),
             (2, self.twin),
         ]
+        if set(cluster.groups) & set(NEW_PROTOCOL):
+            members += [
+                (4, self.member_changes_its_mind),
+                (2, self.member_moves),
+                (2, self.topic_grows),
+                (2, self.member_beats_slowly),
+                (3, self.member_commits_late),
+                (3, self.member_turns_deaf),
+            ]
         network: list[tuple[int, Callable[[], None]]] = [(2, self.lose_messages), (1, self.slow_network)]
         self._by_flavour = {
             "mixed": [*coordinators, *members, *network, (4, self.nothing)],
@@ -79,11 +90,19 @@ class GroupsFaults:
         self._calm_network()
         for host in self.cluster.hosts.values():
             self._restore(host)
-        for member in self.cluster.members:
+        for member in self.cluster.processes:
             member.resume()
-        for group in GROUPS:
+        for consumer in self.cluster.consumers:
+            consumer.heals()
+        self._people()
+        # Whoever was replaced while it slept hears of it only now, and ends.
+        self.cluster.loop.call_after(3 * SECOND_US, self._people)
+
+    def _people(self) -> None:
+        """No group is left without members."""
+        for group in self.cluster.groups:
             if not any(
-                each.is_alive and not each.leaves and each.group == group for each in self.cluster.members
+                each.is_alive and not each.leaves and each.group == group for each in self.cluster.processes
             ):
                 self.cluster.add_member(group)
 
@@ -174,12 +193,12 @@ class GroupsFaults:
 
     # --- members -------------------------------------------------------------------------------
 
-    def _member(self, group: str | None = None) -> SimMember | None:
-        living = [each for each in self.cluster.members if each.is_alive and group in (None, each.group)]
+    def _member(self, group: str | None = None) -> SimProcess | None:
+        living = [each for each in self.cluster.processes if each.is_alive and group in (None, each.group)]
         return self.chance.choice(living) if living else None
 
     def member_comes(self) -> None:
-        if self.cluster.add_member(self.chance.choice(GROUPS)) is not None:
+        if self.cluster.add_member(self.chance.choice(self.cluster.groups)) is not None:
             self.say("member comes")
 
     def member_crashes(self) -> None:
@@ -210,11 +229,18 @@ class GroupsFaults:
             member.pause()
             self._later(self.chance.randrange(low_us, high_us), member.resume)
 
+    @property
+    def _static(self) -> str:
+        return self.cluster.groups[1]
+
     def static_restart(self) -> None:
-        member = self._member(GROUPS[1])
+        member = self._member(self._static)
         if member is not None:
             self.say("static member restarts", member.instance)
-            member.crash()
+            if isinstance(member, SimConsumer) and self.chance.random() < 0.7:
+                member.is_coming_back = member.leaves = True
+            else:
+                member.crash()
             self._later(
                 self.chance.randrange(10_000, self.cluster.session_ms * 900),
                 lambda: self._add(member.instance),
@@ -222,22 +248,76 @@ class GroupsFaults:
 
     def static_misses_one(self) -> None:
         """It sleeps through a rebalance, is still a member, and wakes in a generation that has passed."""
-        member = self._member(GROUPS[1])
+        member = self._member(self._static)
         if member is not None and not member.paused:
             self.say("static member sleeps through", member.name)
             member.pause()
             self._later(self.cluster.rebalance_ms * 1_100, member.resume)
-            other = self._member(GROUPS[1])
+            other = self._member(self._static)
             if other is not member and other is not None:
                 other.crash()
             self._add(None)
 
     def twin(self) -> None:
         """A second process under the instance id of one that lives."""
-        member = self._member(GROUPS[1])
+        member = self._member(self._static)
         if member is not None:
             self.say("twin", member.instance)
             self._add(member.instance)
 
     def _add(self, instance: str | None) -> None:
-        self.cluster.add_member(GROUPS[1], instance)
+        self.cluster.add_member(self._static, instance)
+
+    # --- members of the new protocol -----------------------------------------------------------
+
+    def _consumer(self) -> SimConsumer | None:
+        living = [each for each in self.cluster.consumers if each.is_alive]
+        return self.chance.choice(living) if living else None
+
+    def member_changes_its_mind(self) -> None:
+        consumer = self._consumer()
+        if consumer is not None:
+            self.say("member changes its mind", consumer.name)
+            consumer.changes_its_mind()
+
+    def member_moves(self) -> None:
+        """To another address: the coordinator writes that down, and nothing else."""
+        consumer = self._consumer()
+        if consumer is not None:
+            self.say("member moves", consumer.name)
+            consumer.changes_its_address()
+
+    def member_beats_slowly(self) -> None:
+        """Others wait long for what it has to give up, and it misses what comes and goes meanwhile."""
+        consumer = self._consumer()
+        if consumer is not None:
+            self.say("member beats slowly", consumer.name)
+            consumer.beat_us = self.chance.randrange(BEAT_US, self.cluster.session_ms * 800)
+
+    def member_commits_late(self) -> None:
+        """Others come, so it may have given up what its commits are about, and another may have taken it."""
+        consumer = self._consumer()
+        if consumer is not None:
+            self.say("member commits late", consumer.name)
+            consumer.commits_late(self.chance.randrange(SECOND_US // 2, 4 * SECOND_US))
+            self._later(2 * self._duration_us(), partial(consumer.commits_late, 0))
+            self._later(SECOND_US // 2, lambda: self._stir(consumer.group))
+
+    def member_turns_deaf(self) -> None:
+        """It is heard, and hears nothing, while the group goes through epochs without its knowing."""
+        consumer = self._consumer()
+        if consumer is not None:
+            self.say("member turns deaf", consumer.name)
+            consumer.turns_deaf(self.chance.randrange(SECOND_US // 2, 3 * SECOND_US))
+            for delay_us in (SECOND_US // 5, SECOND_US // 2, SECOND_US):
+                self._later(delay_us, lambda: self._stir(consumer.group))
+
+    def _stir(self, group: str) -> None:
+        if self.cluster.add_member(group) is None:
+            self.member_changes_its_mind()
+
+    def topic_grows(self) -> None:
+        topic_id = max(self.cluster.topic_names)
+        if self.cluster.partition_count(topic_id) < PARTITIONS_MAX:
+            self.say("topic grows")
+            self.cluster.grow(topic_id)

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from distributedlog.broker.coordinators import GroupCoordinators
 from distributedlog.controller.image import MetadataImage
+from distributedlog.controller.records import ClusterCreated, PartitionCreated, TopicCreated
 from distributedlog.groups.config import GroupConfig
+from distributedlog.groups.machine import GroupMachine
+from distributedlog.groups.placement import OFFSETS_TOPIC
 from distributedlog.groups.requests import Reply, Request
 from distributedlog.model.errors import NotCoordinatorError
+from distributedlog.model.ids import Uuid
 from distributedlog.ports.executor import Done, Outcome
 from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.replication.contract import PartitionSignals
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 REQUEST_MS_MAX = 10_000
+TOPICS = {OFFSETS_TOPIC: 1, "t": 5, "u": 2}
+"""And how many partitions they begin with."""
 
 
 class GroupsHost:
@@ -45,6 +51,7 @@ class GroupsHost:
         self.lease_end_ms = 0
         """On its own clock: until then the controller has heard it."""
         self.read_delay_us_max = 20_000
+        self._image = cluster.image
         self._config = config
         self._signals = PartitionSignals()
         self._held: list[Callable[[], None]] = []
@@ -59,13 +66,26 @@ class GroupsHost:
         self.groups = GroupCoordinators(
             self._config,
             self._signals,
-            lambda: self.cluster.image,
+            lambda: self._image,
             clock=self.clock,
             scheduler=self,
             executor=self,
             randomness=SeededRandomness(self.chance.getrandbits(64)),
             lease_end_ms=lambda: self.lease_end_ms,
         )
+
+    def see(self, image: MetadataImage) -> None:
+        if image.offset > self._image.offset:
+            self._image = image
+
+    @property
+    def machine(self) -> GroupMachine | None:
+        """Of the coordinator that is in charge here."""
+        active = [] if self.groups is None else list(self.groups.all_active())
+        return active[0].machine if active else None
+
+    def new_machine(self) -> GroupMachine:
+        return GroupMachine(self._config, lambda prefix: prefix, lambda: 0)
 
     def crash(self) -> None:
         """The process is gone; of what was not synced a part may be on the disk."""
@@ -153,16 +173,20 @@ class GroupsHost:
         return None
 
 
-def image_with_offsets_topic() -> MetadataImage:
-    from distributedlog.broker.coordinators import OFFSETS_TOPIC
-    from distributedlog.controller.records import ClusterCreated, PartitionCreated, TopicCreated
-    from distributedlog.model.ids import Uuid
-
+def simulated_image() -> MetadataImage:
     image = MetadataImage().apply([ClusterCreated(cluster_id="simulated")], 0)
-    for number, name in enumerate((OFFSETS_TOPIC, "t"), 1):
+    for number, (name, partitions) in enumerate(TOPICS.items(), 1):
         topic_id = Uuid(number.to_bytes(16, "big"))
-        made = PartitionCreated(
-            partition_id=0, topic_id=topic_id, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0
-        )
-        image = image.apply([TopicCreated(name=name, topic_id=topic_id), made], number)
+        records = [
+            TopicCreated(name=name, topic_id=topic_id),
+            *(made(topic_id, at) for at in range(partitions)),
+        ]
+        image = image.apply(records, number)
     return image
+
+
+def made(topic_id: Uuid, partition_id: int) -> PartitionCreated:
+    return PartitionCreated(
+        partition_id=partition_id, topic_id=topic_id, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1,
+        leader_epoch=0,
+    )  # fmt: skip

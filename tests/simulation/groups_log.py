@@ -14,7 +14,7 @@ and waits for a high watermark that never rises.  A crash takes what was not com
 from collections.abc import Callable
 from typing import NamedTuple
 
-from distributedlog.broker.coordinators import OFFSETS_TOPIC
+from distributedlog.groups.placement import OFFSETS_TOPIC
 from distributedlog.model.buffers import MutableBuffer
 from distributedlog.model.config import LogConfig
 from distributedlog.model.errors import NotLeaderError

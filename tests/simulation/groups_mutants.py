@@ -34,7 +34,7 @@ MUTANTS = [
         "                from distributedlog.groups.requests import FetchOffsetsReply\n\n"
         "                done(Outcome(FetchOffsetsReply(())))\n                return\n"
         "            done(Outcome(error=_told(error)))\n            return\n",
-        Runs(1, 8, "coordinators", "offset regression"),
+        Runs(6, 1, "coordinators", "offset regression"),
     ),
     GroupsMutant(
         "a commit is acknowledged before it is committed",
@@ -42,14 +42,14 @@ MUTANTS = [
         "        self._parked.append(_Parked(self.replayed_offset, answer))",
         '        told_early = type(answer.response).__name__ == "CommitReply"\n'
         "        self._parked.append(_Parked(NO_OFFSET if told_early else self.replayed_offset, answer))",
-        Runs(1, 8, "coordinators", "offset regression"),
+        Runs(2, 1, "coordinators", "offset regression"),
     ),
     GroupsMutant(
         "positions are committed from an old generation",
         "groups/classic/group.py",
         "        if generation != self.generation:\n",
         "        if False:\n",
-        Runs(9, 1, "members", "offset regression"),
+        Runs(34, 1, "members", "offset regression"),
     ),
     GroupsMutant(
         "who is no member any more may commit",
@@ -59,7 +59,7 @@ MUTANTS = [
         "    if request.member_id not in group.members:\n        return\n"
         "    member = group.check_member(request.member_id, request.instance_id, request.generation)\n"
         "    if group.state is GroupState.COMPLETING:",
-        Runs(1, 8, "members", "offset regression"),
+        Runs(2, 1, "members", "offset regression"),
     ),
     GroupsMutant(
         "a coordinator that was replaced while it stood still tells old positions",
@@ -73,41 +73,121 @@ MUTANTS = [
         "statemachine/runtime.py",
         "            self._waiting_effects.append(_Waiting(self.replayed_offset, result.effects))",
         "            self._waiting_effects.append(_Waiting(NO_OFFSET, result.effects))",
-        Runs(1, 4, "coordinators", "assignments last"),
+        Runs(2, 1, "coordinators", "assignments last"),
     ),
     GroupsMutant(
         "what one broker has counts as committed",
         "broker/coordinators.py",
         "        self._runtime.committed(self.partition.high_watermark - 1)",
         "        self._runtime.committed(self.partition.log_end_offset - 1)",
-        Runs(1, 4, "coordinators", "assignments last"),
+        Runs(2, 1, "coordinators", "assignments last"),
     ),
     GroupsMutant(
         "a silent member is never missed",
         "groups/classic/rebalance.py",
         "(member.join_waiter is not None and not member.is_new)\n    if waits:\n",
         "(member.join_waiter is not None and not member.is_new)\n    if True:\n",
-        Runs(1, 8, "members", "stuck rebalance"),
+        Runs(6, 1, "members", "stuck rebalance"),
     ),
     GroupsMutant(
         "a duplicate instance is not fenced",
         "groups/classic/group.py",
         "            if self.static[instance_id] != member_id:\n",
         "            if False:\n",
-        Runs(1, 8, "members", "stuck rebalance"),
+        Runs(1, 1, "members", "stuck rebalance"),
     ),
     GroupsMutant(
         "every member of a generation is given the same",
         "groups/classic/syncing.py",
         '        member.assignment = given.get(member.member_id, b"")\n',
         '        member.assignment = max(given.values(), default=b"")\n',
-        Runs(1, 2, "calm", "two owners"),
+        Runs(2, 1, "calm", "two owners"),
     ),
     GroupsMutant(
         "a new coordinator counts generations from the start",
         "groups/classic/group.py",
         "    group.generation = value.generation\n",
         "    group.generation = -value.generation\n",
-        Runs(1, 4, "coordinators", "generations rise"),
+        Runs(2, 1, "coordinators", "generations rise"),
+    ),
+    # --- the new consumer protocol -------------------------------------------------------------
+    GroupsMutant(
+        "a partition is assigned before its owner has given it up",
+        "groups/consumer/reconciliation.py",
+        "    free = frozenset(slot for slot in to_come if is_free(slot))\n",
+        "    free = to_come\n",
+        Runs(4, 1, "members", "two owners at once"),
+    ),
+    GroupsMutant(
+        "what a member has to give up is free before it says that it did",
+        "groups/consumer/member.py",
+        "        return self.assigned | self.revoking if self.revoking else self.assigned\n",
+        "        return self.assigned\n",
+        Runs(4, 1, "members", "two owners at once"),
+    ),
+    GroupsMutant(
+        "whoever subscribes to something else stays in the old epoch",
+        "groups/consumer/heartbeat.py",
+        "    is_changed = is_new or told.topics != before.topics or told.pattern != before.pattern\n",
+        "    is_changed = is_new\n",
+        Runs(8, 1, "members", "epochs rise"),
+    ),
+    GroupsMutant(
+        "positions are committed from an epoch that has passed",
+        "groups/consumer/positions.py",
+        "    if epoch == member.epoch:\n",
+        "    if epoch <= member.epoch:\n",
+        Runs(24, 1, "members", "offset regression"),
+    ),
+    GroupsMutant(
+        "a new coordinator forgets the target",
+        "groups/consumer/groups.py",
+        "            if not group.members:\n                self._empty_since_ms[group.group_id]",
+        "            group.targets.clear()\n"
+        "            if not group.members:\n                self._empty_since_ms[group.group_id]",
+        Runs(4, 1, "coordinators", "replay equals state"),
+    ),
+    GroupsMutant(
+        "a member that changed its subscription has no place in a compacted log",
+        "groups/consumer/group.py",
+        "            if value is None:\n                return\n            known = Member(member_id)",
+        "            return\n            known = Member(member_id)",
+        Runs(4, 1, "members", "replay equals state"),
+    ),
+    GroupsMutant(
+        "a member is told its part before it is committed",
+        "statemachine/runtime.py",
+        "        self._parked.append(_Parked(self.replayed_offset, answer))",
+        '        told_early = type(answer.response).__name__ == "ConsumerHeartbeatReply"\n'
+        "        self._parked.append(_Parked(NO_OFFSET if told_early else self.replayed_offset, answer))",
+        Runs(4, 1, "coordinators", "parts last"),
+    ),
+    GroupsMutant(
+        "partitions go to members that do not subscribe to them",
+        "groups/consumer/assignors.py",
+        "        those = [reader for reader in ordered if topic.name in reader.topics]\n",
+        "        those = ordered\n",
+        Runs(4, 1, "members", "only what is subscribed to"),
+    ),
+    GroupsMutant(
+        "a new coordinator never misses members that are gone",
+        "groups/consumer/groups.py",
+        "                sessions.keep_alive(group.group_id, member, own)\n",
+        "",
+        Runs(4, 1, "coordinators", "stuck reconciliation"),
+    ),
+    GroupsMutant(
+        "a member that is out keeps its place in the group",
+        "groups/consumer/records.py",
+        "        ConsumerRecord(_member_key(group_id, member_id), None),\n",
+        "",
+        Runs(4, 1, "members", "stuck reconciliation"),
+    ),
+    GroupsMutant(
+        "new partitions of a topic are nobody's",
+        "groups/consumer/groups.py",
+        "self._seen.get(group.group_id) is sight.topics.mark:\n",
+        "True:\n",
+        Runs(28, 1, "members", "stuck reconciliation"),
     ),
 ]

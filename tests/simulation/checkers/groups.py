@@ -7,12 +7,19 @@ What it is told of the log is what was committed, decoded from the bytes that al
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NoReturn, Protocol
 
+from distributedlog.groups.consumer.topics import Slots
 from distributedlog.groups.records import GroupRecord
+from distributedlog.model.ids import TopicPartition, Uuid
 from tests.simulation.checkers import InvariantError
+from tests.simulation.checkers.consumer_log import ConsumerLog
+
+Encoded = tuple[bytes, bytes | None]
+"""A record."""
+Offsets = Mapping[TopicPartition, int]
 
 
 class Member(Protocol):
-    """What checkers may see of a member."""
+    """What checkers may see of a member of a classic group."""
 
     name: str
     group: str
@@ -28,9 +35,45 @@ class Member(Protocol):
     def owner(self) -> str: ...
 
 
+class Subscription(Protocol):
+    def names(self, topic: str) -> bool: ...
+
+
+class Consumer(Protocol):
+    """What checkers may see of a member that speaks the new protocol."""
+
+    name: str
+    group: str
+    member_id: str
+    epoch: int
+    assigned: Slots
+    owned: Slots
+    is_alive: bool
+    is_working: bool
+    acknowledged_us: int
+
+    @property
+    def subscription(self) -> Subscription: ...
+
+    @property
+    def said(self) -> Subscription:
+        """What the coordinator was told."""
+        ...
+
+
 class GroupsView(Protocol):
+    consumer_log: ConsumerLog
+
+    @property
+    def topic_names(self) -> Mapping[Uuid, str]: ...
+
     @property
     def now_us(self) -> int: ...
+
+    @property
+    def consumers(self) -> Sequence[Consumer]: ...
+
+    def partition_count(self, topic_id: Uuid) -> int: ...
 
 
 class GroupsChecker:
@@ -44,14 +87,29 @@ class GroupsChecker:
     def on_commit(self, record: GroupRecord) -> None:
         """A record was committed."""
 
+    def on_entry(self, groups: set[str]) -> None:
+        """All records of an entry were committed; it was about these groups of the new protocol."""
+
+    def on_state(self, state: set[Encoded], replayed: set[Encoded]) -> None:
+        """What the coordinator has, and what its log says once it is compacted."""
+
     def on_told(self, member: Member) -> None:
         """A member was told what it owns."""
 
-    def on_read(self, member: Member, found: Mapping[int, int], before: Mapping[int, int]) -> None:
+    def on_consumer_told(self, consumer: Consumer) -> None:
+        """A member of the new protocol was told what is assigned to it."""
+
+    def on_taken(self, consumer: Consumer, slots: Slots) -> None:
+        """It reads these from now on."""
+
+    def on_read(self, who: str, wanted: Sequence[TopicPartition], found: Offsets, before: Offsets) -> None:
         """A member read where its group stands; `before` was acknowledged before it asked."""
 
     def finish(self, members: Sequence[Member]) -> None:
         """The run is over."""
+
+    def finish_consumers(self, consumers: Sequence[Consumer]) -> None:
+        """Likewise, for those that speak the new protocol."""
 
     def fail(self, message: str) -> NoReturn:
         raise InvariantError(self.name, message)

@@ -6,10 +6,11 @@ more.  A reader is told what was acknowledged before it asked, or something late
 the furthest back of all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from distributedlog.groups.records import GroupRecord, OffsetRecord
-from tests.simulation.checkers.groups import GroupsChecker, GroupsView, Member
+from distributedlog.model.ids import TopicPartition
+from tests.simulation.checkers.groups import GroupsChecker, GroupsView, Offsets
 
 NO_POSITION = -1
 
@@ -19,12 +20,12 @@ class OffsetRegression(GroupsChecker):
 
     def __init__(self, view: GroupsView) -> None:
         super().__init__(view)
-        self._stands: dict[tuple[str, int], tuple[int, str]] = {}
+        self._stands: dict[tuple[str, TopicPartition], tuple[int, str]] = {}
 
     def on_commit(self, record: GroupRecord) -> None:
         if not isinstance(record, OffsetRecord):
             return
-        group, partition = record.key.group, record.key.partition
+        group, partition = record.group_id, record.partition
         before, by = self._stands.get((group, partition), (NO_POSITION, ""))
         if record.value is None:
             self.fail(f"the position of {group} in {partition} was forgotten: it was {before}")
@@ -35,8 +36,8 @@ class OffsetRegression(GroupsChecker):
             )
         self._stands[group, partition] = record.value.offset, record.value.metadata
 
-    def on_read(self, member: Member, found: Mapping[int, int], before: Mapping[int, int]) -> None:
-        for partition in member.owned:
+    def on_read(self, who: str, wanted: Sequence[TopicPartition], found: Offsets, before: Offsets) -> None:
+        for partition in wanted:
             told, acknowledged = found.get(partition, NO_POSITION), before.get(partition, NO_POSITION)
             if told < acknowledged:
-                self.fail(f"{member.name} was told {told} for {partition}: {acknowledged} was acknowledged")
+                self.fail(f"{who} was told {told} for {partition}: {acknowledged} was acknowledged")
