@@ -20,8 +20,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from distributedlog.broker.coordinators import OFFSETS_TOPIC
 from distributedlog.client.connection import connect
+from distributedlog.groups.placement import OFFSETS_TOPIC
 from distributedlog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

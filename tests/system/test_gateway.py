@@ -14,6 +14,7 @@ import confluent_kafka
 import grpc
 import pytest
 
+from distributedlog.cli.main import main
 from distributedlog.control._generated import broker_service_pb2 as pb
 from tests.system.dev_cluster import DevCluster
 
@@ -36,9 +37,11 @@ class Caller:
             response_deserializer=response.FromString,
         )
 
-    def produce(self, *records: pb.ProduceRecord) -> list[pb.ProduceResult]:
+    def produce(self, *records: pb.ProduceRecord, client_id: str = "a caller") -> list[pb.ProduceResult]:
         stub = self._stub(self.channel.unary_unary, "Produce", pb.ProduceRequest, pb.ProduceResponse)
-        return list(stub(pb.ProduceRequest(records=records), timeout=PATIENCE_S, wait_for_ready=True).results)
+        named = (("client-id", client_id),)
+        request = pb.ProduceRequest(records=records)
+        return list(stub(request, timeout=PATIENCE_S, wait_for_ready=True, metadata=named).results)
 
     def stream(self, topic: str, partition: int, **fields: Any) -> Any:
         stub = self._stub(self.channel.unary_stream, "Fetch", pb.FetchRequest, pb.FetchResponse)
@@ -107,6 +110,22 @@ def test_kafkas_clients_and_the_gateway_share_one_log(one_broker: DevCluster) ->
     consumer.close()
     assert [message.value() for message in seen] == expected
     assert (seen[0].key(), seen[0].headers()) == (b"k", [("h", b"1")])
+
+
+def test_quotas_hold_in_the_gateway(one_broker: DevCluster) -> None:
+    bootstrap = ("-b", one_broker.ready()["bootstrap"])
+    whose = ("--client-id", "greedy")
+    assert main(["cluster", "quotas", "set", *whose, "producer_byte_rate=1000", *bootstrap]) == 0
+    large = pb.ProduceRecord(topic="charged", value=bytes(30_000))
+    with Caller(gateway_of(one_broker)) as caller:
+        caller.produce(large, client_id="greedy")
+        with pytest.raises(grpc.RpcError) as caught:
+            caller.produce(large, client_id="greedy")
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert failure_in(caught.value).name == "THROTTLING_QUOTA_EXCEEDED"
+        caller.produce(large)
+        assert main(["cluster", "quotas", "unset", *whose, "producer_byte_rate", *bootstrap]) == 0
+        assert caller.produce(large, client_id="greedy")[0].offset == 2
 
 
 def test_the_documented_example_prints_what_the_page_says(one_broker: DevCluster) -> None:

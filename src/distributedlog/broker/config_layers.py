@@ -1,7 +1,7 @@
 """Where the value of a setting comes from: the layers of its values, the one in force first.
 
-    a topic's setting                        a broker's setting
-    the topic's own                          -
+    a topic's or a group's setting           a broker's setting
+    the topic's or the group's own           -
     this broker's, changed while running     the same        under the broker's name for it:
     the cluster's, changed while running     the same        retention.ms is log.retention.ms
     what the node was started with           the same
@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from distributedlog.broker.settings import SETTINGS, NodeSettings
 from distributedlog.broker.settings_schema import Setting, spell
 from distributedlog.controller.image import CLUSTER_DEFAULT, MetadataImage, ResourceType
+from distributedlog.model import group_settings
 from distributedlog.model.errors import ConfigError
 
 
@@ -31,6 +32,7 @@ class ConfigSource(IntEnum):
     STATIC = 4
     """Of the file, the environment or the command line."""
     DEFAULT = 5
+    GROUP = 8
 
 
 class Layer(NamedTuple):
@@ -46,6 +48,10 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = dict(
     )
 )
 """By the topic's name of a setting; the setting itself is that of its default."""
+GROUP_SETTINGS: Final[Mapping[str, Setting]] = {
+    name: SETTINGS[f"group.{name}"] for name in group_settings.GROUP_SETTINGS
+}
+"""Likewise, of groups."""
 
 
 class ConfigLayers:
@@ -89,6 +95,11 @@ class ConfigLayers:
         assert name is not None
         layers = self.of_node(setting)
         return [Layer(name, own[name], ConfigSource.TOPIC), *layers] if name in own else layers
+
+    def of_group(self, name: str, own: Mapping[str, str]) -> list[Layer]:
+        """`name` as groups have it."""
+        layers = self.of_node(GROUP_SETTINGS[name])
+        return [Layer(name, own[name], ConfigSource.GROUP), *layers] if name in own else layers
 
 
 def is_readable(setting: Setting, text: str) -> bool:

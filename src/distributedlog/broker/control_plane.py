@@ -11,8 +11,7 @@ is the active controller, that office too, so that nobody has to wait for an ele
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from distributedlog.broker.addresses import Endpoint as Address
 from distributedlog.broker.controller_driver import ControllerDriver
@@ -29,7 +28,6 @@ from distributedlog.broker.settings import NodeSettings
 from distributedlog.control.channels import ControllerChannelPool
 from distributedlog.control.server import ControlServer
 from distributedlog.control.transport import GrpcTransport
-from distributedlog.control.watcher import MetadataWatcher
 from distributedlog.controller.configs import ControllerConfig
 from distributedlog.controller.features import FEATURES, GROUP_LEVEL_CONSUMER
 from distributedlog.controller.image import Endpoint, MetadataImage, SupportedLevels
@@ -45,6 +43,8 @@ from distributedlog.storage.files import Files
 if TYPE_CHECKING:
     from distributedlog.broker.gateway.late import LateBrokerService
     from distributedlog.control.gateway import GatewayServer
+    from distributedlog.control.late import LateService
+    from distributedlog.control.watcher import MetadataWatcher
 
 SNAPSHOT_INTERVAL_ENTRIES: Final = 20_000
 HAND_OVER_SECONDS: Final = 1.0
@@ -58,8 +58,7 @@ ROLE_WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlEvents:
+class ControlEvents(NamedTuple):
     """Called on the control loop."""
 
     image: Callable[[MetadataImage], None]
@@ -151,6 +150,8 @@ class ControlPlane:
         )
         port = await self.server.start(settings.control_listener.host, settings.control_listener.port)
         if not settings.is_controller:
+            from distributedlog.control.watcher import MetadataWatcher
+
             self.replica.on_publish(lambda image: self._leader_is(image.controller_id))
             self._watcher = MetadataWatcher(
                 self.channels, self.replica, on_batch=self.replica.publish, failed=self._events.failed
@@ -180,9 +181,14 @@ class ControlPlane:
             await self.gateway.set_ready(ready)
 
     def settle(self) -> None:
-        """Imports what the start did not wait for."""
-        if self.gateway is not None and self.broker_service is not None:
-            self.broker_service.load()
+        """Imports what the start did not wait for, a piece at a time."""
+        late: list[LateService] = [] if self.server is None else [*self.server.services]
+        if self.gateway is not None:
+            late.extend(self.gateway.standard)
+            if self.broker_service is not None:
+                late.append(self.broker_service)
+        for service in late:
+            asyncio.get_running_loop().call_soon(service.load)
 
     def _start_controller(self, peers: dict[int, tuple[str, int]]) -> None:
         settings = self.settings

@@ -17,6 +17,8 @@ On each of these clients look for the coordinator again and repeat.  A request t
 before it is handled when too few replicas are in sync, and deadlines rest: so the machine need not be thrown
 away for an append that was bound to fail.
 
+Commits that come close together are one request to the machine, and one entry (`commit_gathering`).
+
 Calls come and go on the data loop.  A partition's signals may come from within an append of our own; what
 they say is then looked at when that is over.  Nothing here survives a crash: the log does.
 """
@@ -25,15 +27,17 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
+from distributedlog.broker.commit_gathering import CommitGathering, tell_each, together
 from distributedlog.broker.coordinator_log import LOAD_AGAIN_MS, CoordinatorLog, LogLoader
 from distributedlog.broker.group_metrics import GroupMetrics
 from distributedlog.broker.raft_driver import Scheduler
 from distributedlog.broker.settings import NodeSettings
+from distributedlog.broker.topics_seen import TopicsSeen
 from distributedlog.broker.topics_view import TopicsView
 from distributedlog.controller.image import MetadataImage
 from distributedlog.groups.config import GroupConfig, MigrationPolicy
 from distributedlog.groups.machine import GroupMachine
-from distributedlog.groups.placement import partition_of
+from distributedlog.groups.placement import OFFSETS_TOPIC, partition_of
 from distributedlog.groups.records import GroupRecord
 from distributedlog.groups.requests import (
     CommitRequest,
@@ -71,7 +75,6 @@ from distributedlog.statemachine.runtime import Phase, Runtime
 
 _logger = logging.getLogger("distributedlog.broker")
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 ENTRY_SPARE_BYTES: Final = 1024
 """A batch's header, and what else an entry needs beyond its records."""
 SHORT_AGAIN_MS: Final = 200
@@ -101,6 +104,10 @@ def group_config(settings: NodeSettings) -> GroupConfig:
         offset_metadata_bytes_max=settings.offset_metadata_bytes_max,
         consumer_session_timeout_ms=settings.consumer_session_timeout_ms,
         consumer_heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
+        consumer_session_timeout_ms_min=settings.consumer_session_timeout_ms_min,
+        consumer_session_timeout_ms_max=settings.consumer_session_timeout_ms_max,
+        consumer_heartbeat_interval_ms_min=settings.consumer_heartbeat_interval_ms_min,
+        consumer_heartbeat_interval_ms_max=settings.consumer_heartbeat_interval_ms_max,
         consumer_members_max=settings.consumer_members_max,
         consumer_assignors=tuple(dict.fromkeys(settings.consumer_assignors)),
         migration_policy=MigrationPolicy(settings.consumer_migration_policy),
@@ -137,6 +144,7 @@ class Coordinator:
         """By ticket: whom to tell, and the waiter of a request that may have to wait for others."""
         self._waiters: dict[int, Done[Reply]] = {}
         self._next_waiter = 0
+        self._gathering = CommitGathering()
         self._busy = False
         self._wake_ms: int | None = None
         self._is_closed = False
@@ -182,6 +190,38 @@ class Coordinator:
     # --- requests ------------------------------------------------------------------------------
 
     def submit(self, request: Request, deadline_ms: int, done: Done[Reply]) -> None:
+        if type(request) is CommitRequest:
+            if self._gathers(request, deadline_ms, done):
+                return
+        elif self._gathering:
+            self._begin_gathered()
+        self._begin(request, deadline_ms, done)
+
+    def _gathers(self, request: CommitRequest, deadline_ms: int, done: Done[Reply]) -> bool:
+        """Whether it waits for the end of this turn of the loop, with those before and behind it."""
+        gathering, machine = self._gathering, self.machine
+        if not gathering.is_crowd(self._clock.monotonic_ms()):
+            return False
+        if not self.is_active or not machine.has(request.group_id):
+            self._begin_gathered()
+            return False
+        if not gathering.add(request, deadline_ms, done, machine.config):
+            self._begin_gathered()
+            if not gathering.add(request, deadline_ms, done, machine.config):
+                return False
+        if len(gathering) == 1:
+            self._scheduler.post(self._begin_gathered)
+        return True
+
+    def _begin_gathered(self) -> None:
+        gathered = self._gathering.take(self._clock.monotonic_ms())
+        if len(gathered) == 1:
+            self._begin(*gathered[0])
+        elif gathered:
+            deadline_ms = min(each.deadline_ms for each in gathered)
+            self._begin(together(gathered), deadline_ms, tell_each(gathered, _told))
+
+    def _begin(self, request: Request, deadline_ms: int, done: Done[Reply]) -> None:
         waiter = None
         if isinstance(request, JoinRequest | SyncRequest):
             self._next_waiter += 1
@@ -240,6 +280,7 @@ class Coordinator:
         self._runtime.leadership_lost()
         self._hand_out()
         self._fail_waiters(NotCoordinatorError(f"{self.partition.key} is led elsewhere"))
+        self._begin_gathered()
 
     def _hand_out(self) -> None:
         outbox = self._runtime.take()
@@ -281,6 +322,8 @@ class Coordinator:
     def _wake(self, planned_ms: int) -> None:
         if self._is_closed or self._wake_ms != planned_ms:
             return
+        if self._gathering:
+            self._begin_gathered()
         self._wake_ms = None
         now_ms = self._clock.monotonic_ms()
         if not self._is_short:
@@ -332,6 +375,7 @@ class GroupCoordinators:
         self._randomness = randomness
         self._lease_end_ms = lease_end_ms
         self._by_partition: dict[int, Coordinator] = {}
+        self._topics_seen = TopicsSeen()
         self.metrics = GroupMetrics(
             lambda: (each.machine for each in self.all_active()),
             lambda: sum(not each.is_active for each in self._by_partition.values()),
@@ -399,7 +443,7 @@ class GroupCoordinators:
     @property
     def partition_count(self) -> int | None:
         """Of the offsets topic; None while there is none."""
-        topic = self._image().topic_named(OFFSETS_TOPIC)
+        topic = self._topics_seen.named(self._image(), OFFSETS_TOPIC)
         return None if topic is None else len(topic.partitions)
 
     def submit(self, group_id: str, request: Request, deadline_ms: int, done: Done[Reply]) -> None:

@@ -13,6 +13,7 @@ Called on the data loop only, in this order.
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -20,11 +21,12 @@ from distributedlog.broker.addresses import WILDCARDS
 from distributedlog.broker.addresses import Endpoint as Address
 from distributedlog.broker.admission import ServerLimits
 from distributedlog.broker.bridge import ControllerBridge, MetadataView
-from distributedlog.broker.coordinators import GroupCoordinators, group_config
 from distributedlog.broker.delayed import Delayed
 from distributedlog.broker.descriptors import raise_limit, share
+from distributedlog.broker.dispatch import HANDLERS
 from distributedlog.broker.fetch_sessions import FetchSessionCache
 from distributedlog.broker.gateway.late import GATEWAY_LISTENER, LateBrokerService
+from distributedlog.broker.late_coordinators import LateCoordinators
 from distributedlog.broker.loops import LoopScheduler
 from distributedlog.broker.metrics import OTHER, TOPICS_MAX, BrokerMetrics, Family, FamilyKind, Sample, one
 from distributedlog.broker.partitions import PartitionSet, PostingExecutor
@@ -43,6 +45,7 @@ from distributedlog.ports.executor import Done, Executor, Outcome, SystemExecuto
 from distributedlog.ports.randomness import Randomness
 
 if TYPE_CHECKING:
+    from distributedlog.broker.coordinators import GroupCoordinators
     from distributedlog.broker.gateway.service import BrokerService
 
 T = TypeVar("T")
@@ -100,8 +103,8 @@ class DataPlane:
         self._is_accepting = False
         self._services: Services | None = None
         self._producer_ids: ProducerIds | None = None
-        self._groups: GroupCoordinators | None = None
-        self._quotas = ClientQuotas()
+        self._groups: LateCoordinators | None = None
+        self._quotas = ClientQuotas(default_partitions=settings.num_partitions)
         self._descriptors = share(raise_limit(), settings.connections_max)
         self.partitions = PartitionSet.open(
             disk,
@@ -136,17 +139,10 @@ class DataPlane:
             return block
 
         self._producer_ids = ProducerIds(fetch_block)
-        self._groups = GroupCoordinators(
-            group_config(settings),
-            self.partitions.signals,
-            lambda: view.image,
-            clock=self._clock,
-            scheduler=self._scheduler,
-            executor=PostingExecutor(self._executor, self._scheduler),
-            randomness=self._randomness,
-            lease_end_ms=lease_end_ms,
+        self._groups = LateCoordinators(
+            partial(self._new_coordinators, view, lease_end_ms), self.partitions.signals
         )
-        self._metrics.add_source(self._groups.metrics.families)
+        self._metrics.add_source(self._groups.families)
         services = self._services = Services(
             settings=settings,
             clock=self._clock,
@@ -173,12 +169,36 @@ class DataPlane:
         self._server.bind()
         return advertised(settings, self._server.addresses)
 
+    def _new_coordinators(self, view: MetadataView, lease_end_ms: Callable[[], int]) -> "GroupCoordinators":
+        from distributedlog.broker.coordinators import GroupCoordinators, group_config
+
+        return GroupCoordinators(
+            group_config(self._settings),
+            self.partitions.signals,
+            lambda: view.image,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            executor=PostingExecutor(self._executor, self._scheduler),
+            randomness=self._randomness,
+            lease_end_ms=lease_end_ms,
+        )
+
     def serve(self) -> None:
         """Accepts clients, from the first call on.  Not before the image shows this broker as one that
         serves: a client that asks a broker for brokers and finds none forgets the only one it knew."""
         if self._server is not None and not self._is_accepting:
             self._is_accepting = True
             self._server.serve()
+
+    def settle(self) -> Iterator[None]:
+        """Imports what the start did not wait for, a piece at a time."""
+        for _ in HANDLERS.load():
+            yield
+        import distributedlog.records.codecs  # noqa: F401 - the first compressed batch needs it at once
+
+        yield
+        if self._groups is not None:
+            self._groups.load()
 
     @property
     def client_address(self) -> str:
@@ -196,7 +216,7 @@ class DataPlane:
             from distributedlog.broker.gateway.service import BrokerService
 
             executor = PostingExecutor(self._executor, self._scheduler)
-            bridge = GatewayBridge(services, self._loop, executor, self._metrics, why_not_ready)
+            bridge = GatewayBridge(services, self._loop, executor, self._metrics, why_not_ready, self._quotas)
             return BrokerService(bridge, first_partition=self._settings.node_id)
 
         return LateBrokerService(make)

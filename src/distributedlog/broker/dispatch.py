@@ -27,7 +27,6 @@ on the first request of its API.
 
 import importlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from distributedlog.broker.context import RequestContext
@@ -53,8 +52,7 @@ class CloseConnectionError(Exception):
     """Raised by a handler where the protocol leaves no other answer than to hang up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class Registration(NamedTuple):
     """One API as it is served here."""
 
     api: ApiKey

@@ -55,7 +55,7 @@ class GroupMetrics:
 
         def counted(outcome: Outcome[Reply]) -> None:
             if outcome.error is None and isinstance(reply := outcome.value(), CommitReply):
-                self._committed(group_id, sum(each is ErrorCode.NONE for each in reply.errors))
+                self._committed(group_id, reply.errors.count(ErrorCode.NONE))
             done(outcome)
 
         return counted

@@ -18,9 +18,8 @@ What a crash does: the next process has another incarnation and registers anew.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from distributedlog.broker.forwarding import ControllerForwarder
 from distributedlog.broker.raft_driver import Scheduler
@@ -100,8 +99,7 @@ TRANSITIONS: Final[Mapping[tuple[LifeState, LifeEvent], LifeState]] = {
 _REFUSED_FOR_GOOD: Final = (InconsistentClusterIdError, InvalidRegistrationError, UnsupportedVersionError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LifeTimes:
+class LifeTimes(NamedTuple):
     heartbeat_interval_ms: int = 1_000
     session_timeout_ms: int = 9_000
     registration_timeout_ms: int = 5_000

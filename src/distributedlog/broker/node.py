@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final
 from distributedlog.broker.bridge import ControllerBridge, MetadataView
 from distributedlog.broker.control_plane import ControlEvents, ControlPlane
 from distributedlog.broker.directory import load_identity
-from distributedlog.broker.dispatch import HANDLERS
 from distributedlog.broker.lifecycle import LifeState
 from distributedlog.broker.loops import ControlThread, post
 from distributedlog.broker.metrics import BrokerMetrics, ControlStatus
@@ -179,7 +178,7 @@ class Node:
     async def _settle(self) -> None:
         """Imports what the start did not wait for, a piece at a time: clients are served meanwhile."""
         if self._data is not None:
-            for _ in HANDLERS.load():
+            for _ in self._data.settle():
                 await asyncio.sleep(0)
         if self._thread.is_running:
             post(self._thread.loop, self._control.settle)

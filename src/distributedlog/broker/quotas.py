@@ -52,6 +52,8 @@ REQUEST_THROTTLE_MS_MAX: Final = 1_000
 THROTTLE_MS_MAX: Final = 3_600_000
 MICROSECONDS_PER_PERCENT: Final = 10_000
 """Of a thread's time, in a second."""
+MICROSECONDS: Final = 1_000_000
+"""In a second: the time that handling took is counted in them."""
 PRINCIPAL_PREFIX: Final = "User:"
 
 Limits = Mapping[QuotaEntity, Mapping[str, float]]
@@ -141,6 +143,8 @@ _NONE: Final[Mapping[str, float]] = {}
 
 @dataclass(slots=True)
 class Throttled:
+    """How often answers were held back, and for how long in all."""
+
     times: int = 0
     total_ms: int = 0
 
@@ -152,6 +156,8 @@ class ClientQuotas:
     is_on: bool = False
     """Somebody has a quota: else nothing is looked up at all."""
     generation: int = 0
+    default_partitions: int = 1
+    """Of a topic that is created without a count: `num.partitions`."""
     throttled: dict[str, Throttled] = field(default_factory=dict)
     """How often and how long, by key."""
     _limits: Limits = field(default_factory=dict)
@@ -195,6 +201,15 @@ class ClientQuotas:
         meter.limit = limit
         self._meters.move_to_end(name)
         return meter
+
+    def charge(self, meter: Meter | None, amount: int, now_ms: int) -> int:
+        """Counts against an allowance, if there is one; how long its client is to wait."""
+        if meter is None:
+            return 0
+        throttle_ms = meter.charge(amount, now_ms)
+        if throttle_ms:
+            self.note(meter.key, throttle_ms)
+        return throttle_ms
 
     def note(self, key: str, throttle_ms: int) -> None:
         """Somebody has to wait."""

@@ -3,11 +3,12 @@
 Everything in it belongs to the data loop, and is used from no other thread.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from distributedlog.broker.coordinators import GroupCoordinators
+    from distributedlog.broker.coordinators import Coordinator
     from distributedlog.broker.delayed import Delayed
     from distributedlog.broker.fetch_sessions import FetchSessionCache
     from distributedlog.broker.partitions import PartitionSet
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from distributedlog.broker.settings import NodeSettings
     from distributedlog.controller.image import MetadataImage
     from distributedlog.controller.requests import Request, Response
+    from distributedlog.groups.requests import Reply
+    from distributedlog.groups.requests import Request as GroupRequest
     from distributedlog.ports.clock import Clock
+    from distributedlog.ports.executor import Done
 
 
 class Metadata(Protocol):
@@ -31,6 +35,21 @@ class Controller(Protocol):
         ...
 
 
+class Groups(Protocol):
+    """The groups that this broker coordinates."""
+
+    def submit(self, group_id: str, request: "GroupRequest", deadline_ms: int, done: "Done[Reply]") -> None:
+        """`done` gets the reply once what it says is committed, or the error to tell the client."""
+        ...
+
+    def all_active(self) -> "Iterator[Coordinator]":
+        """Those that can be asked; the others are loading."""
+        ...
+
+    @property
+    def is_loading(self) -> bool: ...
+
+
 class TrafficMetrics(Protocol):
     """What handlers count."""
 
@@ -41,6 +60,8 @@ class TrafficMetrics(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Services:
+    """What a handler may use."""
+
     settings: "NodeSettings"
     clock: "Clock"
     metadata: Metadata
@@ -49,5 +70,5 @@ class Services:
     delayed: "Delayed"
     fetch_sessions: "FetchSessionCache"
     producer_ids: "ProducerIds"
-    groups: "GroupCoordinators"
+    groups: Groups
     metrics: TrafficMetrics

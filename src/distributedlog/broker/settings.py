@@ -273,6 +273,20 @@ class NodeSettings:
         5 * SECOND_MS, "group.consumer.heartbeat.interval.ms",
         "How often members of consumer groups are told to be heard.", low=1,
     )  # fmt: skip
+    consumer_session_timeout_ms_min: int = _number(
+        45 * SECOND_MS, "group.consumer.min.session.timeout.ms", "The shortest a group may set itself.", low=1
+    )
+    consumer_session_timeout_ms_max: int = _number(
+        60 * SECOND_MS, "group.consumer.max.session.timeout.ms", "The longest a group may set itself.", low=1
+    )
+    consumer_heartbeat_interval_ms_min: int = _number(
+        5 * SECOND_MS, "group.consumer.min.heartbeat.interval.ms",
+        "The shortest a group may set itself.", low=1,
+    )  # fmt: skip
+    consumer_heartbeat_interval_ms_max: int = _number(
+        15 * SECOND_MS, "group.consumer.max.heartbeat.interval.ms",
+        "The longest a group may set itself.", low=1,
+    )  # fmt: skip
     consumer_members_max: int = _number(
         10_000, "group.consumer.max.size", "Members that one consumer group may have.", low=1
     )
@@ -468,6 +482,10 @@ def _check_times(settings: NodeSettings) -> None:
         raise ConfigError(
             "group.consumer.heartbeat.interval.ms is not below group.consumer.session.timeout.ms"
         )
+    if settings.consumer_session_timeout_ms_min > settings.consumer_session_timeout_ms_max:
+        raise ConfigError("group.consumer.min.session.timeout.ms is over its max")
+    if settings.consumer_heartbeat_interval_ms_min > settings.consumer_heartbeat_interval_ms_max:
+        raise ConfigError("group.consumer.min.heartbeat.interval.ms is over its max")
     if settings.queued_bytes_per_connection_max > settings.queued_bytes_max:
         raise ConfigError("queued.bytes.per.connection.max is over queued.bytes.max")
 

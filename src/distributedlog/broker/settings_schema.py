@@ -8,9 +8,8 @@ Text is bounded before it is parsed, and a number before it is used.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from distributedlog.model.config import INT32_MAX, INT64_MAX
 from distributedlog.model.errors import ConfigError
@@ -41,8 +40,7 @@ KIND_WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting, as it is declared."""
 
     name: str

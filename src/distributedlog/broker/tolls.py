@@ -14,15 +14,17 @@ used more than it may; older ones are done, and their client waits.
 
 The time that handling took is that of the first phase; what happens later, on other threads or while the
 answer is parked, is nobody's.  Followers are brokers of this cluster: what they fetch is not charged.
+What the calls of the gateway are charged stands in `gateway/charging`.
 """
 
 from typing import Final
 
-from distributedlog.broker.quotas import Account, ClientQuotas, Meter
+from distributedlog.broker.quotas import MICROSECONDS, Account, ClientQuotas
 from distributedlog.controller.image import MetadataImage
+from distributedlog.controller.requests import AS_CONFIGURED
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.create_partitions import CreatePartitionsRequest
-from distributedlog.protocol.messages.create_topics import CreateTopicsRequest
+from distributedlog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from distributedlog.protocol.messages.delete_topics import DeleteTopicsRequest
 from distributedlog.protocol.messages.fetch import FetchRequest
 from distributedlog.protocol.schema import Message
@@ -50,14 +52,6 @@ class Toll:
         if account is None or account.generation != self._quotas.generation or account.client_id != client_id:
             account = self._account = self._quotas.account(self._principal, client_id)
         return account
-
-    def _charge(self, meter: Meter | None, amount: int, now_ms: int) -> int:
-        if meter is None:
-            return 0
-        throttle_ms = meter.charge(amount, now_ms)
-        if throttle_ms:
-            self._quotas.note(meter.key, throttle_ms)
-        return throttle_ms
 
     def refusal_ms(self, api_key: int, version: int, client_id: str | None, now_ms: int) -> int:
         """How long this request is to wait before it may be made at all; 0: it is handled now."""
@@ -87,17 +81,18 @@ class Toll:
             self._is_follower = _replica_id(request) in image.brokers
         throttle_ms = 0
         if not self._is_follower:
-            throttle_ms = self._charge(account.requests, int(seconds * 1_000_000), now_ms)
+            throttle_ms = self._quotas.charge(account.requests, int(seconds * MICROSECONDS), now_ms)
         if api_key == ApiKey.PRODUCE:
-            throttle_ms = max(throttle_ms, self._charge(account.produced, size, now_ms))
+            throttle_ms = max(throttle_ms, self._quotas.charge(account.produced, size, now_ms))
         elif account.mutations is not None and api_key in STRICT_FROM:
-            throttle_ms = max(throttle_ms, self._charge(account.mutations, mutations(request, image), now_ms))
+            made = mutations(request, image, self._quotas.default_partitions)
+            throttle_ms = max(throttle_ms, self._quotas.charge(account.mutations, made, now_ms))
         return throttle_ms
 
     def charge_answer(self, api_key: int, client_id: str | None, size: int, now_ms: int) -> int:
         if api_key != ApiKey.FETCH or self._is_follower:
             return 0
-        return self._charge(self._of(client_id).fetched, size, now_ms)
+        return self._quotas.charge(self._of(client_id).fetched, size, now_ms)
 
 
 def _replica_id(request: FetchRequest) -> int:
@@ -105,14 +100,14 @@ def _replica_id(request: FetchRequest) -> int:
     return request.replica_id if state is None else state.replica_id
 
 
-def mutations(request: Message, image: MetadataImage) -> int:
+def mutations(request: Message, image: MetadataImage, default_partitions: int) -> int:
     """How many partitions a request would have made or removed."""
-    return min(_asked_for(request, image), MUTATIONS_MAX)
+    return min(_asked_for(request, image, default_partitions), MUTATIONS_MAX)
 
 
-def _asked_for(request: Message, image: MetadataImage) -> int:
+def _asked_for(request: Message, image: MetadataImage, default_partitions: int) -> int:
     if isinstance(request, CreateTopicsRequest):
-        made = (len(each.assignments) or max(1, each.num_partitions) for each in request.topics)
+        made = (_made_of(each, default_partitions) for each in request.topics)
         return 0 if request.validate_only else sum(made)
     if isinstance(request, CreatePartitionsRequest):
         added = (each.count - _partitions(image, each.name) for each in request.topics)
@@ -123,6 +118,12 @@ def _asked_for(request: Message, image: MetadataImage) -> int:
         of_ids = sum(len(topic.partitions) for topic in by_id if topic is not None)
         return of_ids + sum(_partitions(image, name) for name in names)
     return 0
+
+
+def _made_of(topic: CreatableTopic, default_partitions: int) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return default_partitions if topic.num_partitions == AS_CONFIGURED else max(1, topic.num_partitions)
 
 
 def _partitions(image: MetadataImage, name: str) -> int:

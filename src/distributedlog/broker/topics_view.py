@@ -4,12 +4,14 @@ Images share what did not change, so two of them can be compared by the maps tha
 its topics again only when a map is another.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from distributedlog.broker.handlers._topics import INTERNAL_TOPICS
-from distributedlog.controller.image import MetadataImage
+from distributedlog.controller.image import MetadataImage, ResourceType
 from distributedlog.groups.consumer.topics import TopicView
 from distributedlog.model.ids import Uuid
+
+NO_SETTINGS: Mapping[str, str] = {}
 
 
 class TopicsView:
@@ -42,3 +44,7 @@ class TopicsView:
 
     def names(self) -> Iterable[str]:
         return (name for name in self._image.topic_ids if name not in INTERNAL_TOPICS)
+
+    def group_settings(self, group_id: str) -> Mapping[str, str]:
+        own = self._image.settings_of(ResourceType.GROUP, group_id)
+        return dict(own.items()) if own else NO_SETTINGS

@@ -40,6 +40,7 @@ class ConfigKind(IntEnum):
     TOPIC = 2
     BROKER = 4
     """Named by its id; the one without a name is the default of all brokers."""
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -54,6 +55,7 @@ class ConfigSource(IntEnum):
     STARTUP = 4
     """In the broker's file, its environment or its command line."""
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigOf(NamedTuple):
@@ -65,6 +67,8 @@ class ConfigOf(NamedTuple):
     def __str__(self) -> str:
         if self.kind == ConfigKind.BROKER:
             return f"broker {self.name}" if self.name else "the cluster"
+        if self.kind == ConfigKind.GROUP:
+            return f"group {self.name!r}"
         return f"topic {self.name!r}" if self.kind == ConfigKind.TOPIC else f"{self.name!r}"
 
 
@@ -73,6 +77,10 @@ CLUSTER_DEFAULT: Final = ConfigOf(ConfigKind.BROKER, "")
 
 def of_topic(name: str) -> ConfigOf:
     return ConfigOf(ConfigKind.TOPIC, name)
+
+
+def of_group(name: str) -> ConfigOf:
+    return ConfigOf(ConfigKind.GROUP, name)
 
 
 def of_broker(node_id: int) -> ConfigOf:

@@ -21,8 +21,7 @@ import grpc
 from grpc.aio import AioRpcError, Channel, UnaryUnaryMultiCallable
 
 from distributedlog.control.connections import Address, Connections, connected
-from distributedlog.control.contract import ControllerReply
-from distributedlog.control.conversion.envelope import Identity, decode_reply, encode_request
+from distributedlog.control.contract import ControllerReply, Identity
 from distributedlog.controller.requests import Request
 from distributedlog.model.errors import (
     DlogError,
@@ -76,6 +75,8 @@ class ControllerChannelPool:
         task.add_done_callback(finished)
 
     async def _call(self, node_id: int, request: Request, timeout_s: float) -> Outcome[ControllerReply]:
+        from distributedlog.control.conversion.envelope import encode_request  # a node alone asks only itself
+
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         try:
@@ -108,6 +109,8 @@ class ControllerChannelPool:
 async def _submitted(
     channel: Channel, node_id: int, data: bytes, timeout_s: float
 ) -> Outcome[ControllerReply]:
+    from distributedlog.control.conversion.envelope import decode_reply
+
     submit: UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
         SUBMIT, request_serializer=None, response_deserializer=None
     )

@@ -18,6 +18,13 @@ from distributedlog.controller.requests import Request, Response
 from distributedlog.ports.executor import Done
 
 
+class Identity(NamedTuple):
+    """Who a node is to the others."""
+
+    cluster_id: str
+    node_id: int
+
+
 class ControllerReply(NamedTuple):
     response: Response
     offset: int

@@ -4,18 +4,21 @@ There is no authentication on it: who can reach the port and knows the cluster's
 settings refuse an address that is not loopback unless that is asked for.
 """
 
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import grpc
 from grpc.aio import Server
 
 from distributedlog.control import options
 from distributedlog.control.connections import target
-from distributedlog.control.contract import ControllerService, MetadataSource
-from distributedlog.control.conversion.envelope import Identity
-from distributedlog.control.services import ControllerServicer, RaftService
+from distributedlog.control.contract import ControllerService, Identity, MetadataSource
+from distributedlog.control.late import LateService
 from distributedlog.control.transport import GrpcTransport
 from distributedlog.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from distributedlog.control.services import ControllerServicer, RaftService
 
 STOP_GRACE_S: Final = 0.5
 
@@ -46,13 +49,16 @@ class ControlServer:
         metadata: MetadataSource | None,
     ) -> None:
         """A node that takes no part in consensus has no transport."""
-        identity = Identity(cluster_id, node_id)
-        self._servicer = ControllerServicer(identity, controller, metadata)
+        self._identity = Identity(cluster_id, node_id)
+        self._controller = controller
+        self._metadata = metadata
+        self._made: list[ControllerServicer | RaftService] = []
+        self._is_stopping = False
+        self.services = [LateService("dlog.v1.Controller", self._controller_service)]
+        if transport is not None:
+            self.services.append(LateService("dlog.v1.Raft", partial(self._raft_service, transport)))
         self._server = grpc.aio.server(options=options.SERVER)
-        self._server.add_generic_rpc_handlers([self._servicer.handler()])
-        self._raft = None if transport is None else RaftService(identity, transport.deliver)
-        if self._raft is not None:
-            self._server.add_generic_rpc_handlers([self._raft.handler()])
+        self._server.add_generic_rpc_handlers(self.services)
 
     async def start(self, host: str, port: int) -> int:
         """The port it listens on; 0 chooses a free one."""
@@ -60,7 +66,23 @@ class ControlServer:
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
         """Takes nothing new; requests under way may be answered for so long, then all is cut."""
-        self._servicer.close()
-        if self._raft is not None:
-            self._raft.close()
+        self._is_stopping = True
+        for service in self._made:
+            service.close()
         await self._server.stop(grace_s)
+
+    def _controller_service(self) -> grpc.GenericRpcHandler:
+        from distributedlog.control.services import ControllerServicer
+
+        return self._handler_of(ControllerServicer(self._identity, self._controller, self._metadata))
+
+    def _raft_service(self, transport: GrpcTransport) -> grpc.GenericRpcHandler:
+        from distributedlog.control.services import RaftService
+
+        return self._handler_of(RaftService(self._identity, transport.deliver))
+
+    def _handler_of(self, service: "ControllerServicer | RaftService") -> grpc.GenericRpcHandler:
+        self._made.append(service)
+        if self._is_stopping:
+            service.close()
+        return service.handler()

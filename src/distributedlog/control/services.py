@@ -20,9 +20,8 @@ from grpc.aio import ServicerContext
 
 from distributedlog.control._generated import common_pb2, raft_pb2
 from distributedlog.control._generated import controller_pb2 as pb
-from distributedlog.control.contract import ControllerReply, ControllerService, MetadataSource
+from distributedlog.control.contract import ControllerReply, ControllerService, Identity, MetadataSource
 from distributedlog.control.conversion.envelope import (
-    Identity,
     check_header,
     decode_request,
     encode_failure,

@@ -22,9 +22,8 @@ from typing import Any, Final
 import grpc
 from grpc.aio import AioRpcError, Channel, StreamUnaryMultiCallable
 
-from distributedlog.control._generated import raft_pb2 as pb
 from distributedlog.control.connections import Address, Connections, connected
-from distributedlog.control.conversion.envelope import Identity, header
+from distributedlog.control.contract import Identity
 from distributedlog.ports.randomness import Randomness
 from distributedlog.ports.transport import Receive
 
@@ -125,12 +124,15 @@ class GrpcTransport:
 
     async def _stream(self, node_id: int, outbound: "_Outbound", channel: Channel) -> tuple[int, int] | None:
         """Sends until the stream ends; how long to pause then, None: not at all."""
+        from distributedlog.control._generated.raft_pb2 import RaftFrame  # a node alone has no peers
+        from distributedlog.control.conversion.envelope import header
+
         exchange: StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(
             EXCHANGE, request_serializer=None, response_deserializer=None
         )
         call = exchange(timeout=STREAM_DEADLINE_S)
         try:
-            hello = pb.RaftFrame(hello=header(self.identity, node_id))
+            hello = RaftFrame(hello=header(self.identity, node_id))
             await call.write(hello.SerializeToString())
             sent = await self._send_all(outbound, call, lambda: self._connections.channel(node_id) is channel)
             if not call.done():
@@ -155,6 +157,8 @@ class GrpcTransport:
 
     async def _send_all(self, outbound: "_Outbound", call: Any, current: Callable[[], bool]) -> int:
         """Until the stream is broken, grew old, or leads to where the peer is no more; how many were sent."""
+        from distributedlog.control._generated.raft_pb2 import RaftFrame
+
         end = asyncio.get_running_loop().time() + self._stream_life_s
         sent = 0
         while True:
@@ -165,7 +169,7 @@ class GrpcTransport:
                 return sent
             if call.done() or not current():
                 return sent
-            await call.write(pb.RaftFrame(message=outbound.take()).SerializeToString())
+            await call.write(RaftFrame(message=outbound.take()).SerializeToString())
             sent += 1
 
     def _complain(self, node_id: int, reason: str) -> None:

@@ -111,6 +111,8 @@ def state_of(broker: Broker | None) -> BrokerState:
 
 @dataclass(slots=True)
 class Session:
+    """What is known of one broker's life, beyond the image."""
+
     last_contact_ms: int
     heard: bool
     """By this controller; else it was only granted time."""

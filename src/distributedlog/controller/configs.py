@@ -1,11 +1,12 @@
-"""Settings of topics, brokers and the cluster: what is in force, and which changes are allowed.
+"""Settings of topics, brokers, groups and the cluster: what is in force, and which changes are allowed.
 
 A topic's setting is its own, else the cluster's default (the broker settings of no particular broker), else
 the controller's own.  A resource's settings are checked together, as they would be after the change; one
 wrong setting refuses the resource and leaves the others of the request alone.
 
-Topics have the settings of a log and the two of replication below; any other name is refused.  Brokers may
-have settings that this version does not know, as in Kafka: only known ones are checked.
+Topics have the settings of a log and the two of replication below; any other name is refused.  So it is with
+groups (`model.group_settings`), which need not be there yet.  Brokers may have settings that this version
+does not know, as in Kafka: only known ones are checked.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,12 +25,19 @@ from distributedlog.model.errors import (
     InvalidRequestError,
     UnknownTopicError,
 )
+from distributedlog.model.group_settings import read_settings
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+REPLICATION_SETTINGS: Final = frozenset({MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION})
+TOPIC_SETTINGS: Final = tuple(sorted({*LogConfig.by_name, *REPLICATION_SETTINGS}))
+"""All that a topic may have, by name."""
 LIST_SETTINGS: Final = frozenset({"cleanup.policy"})
 RECORDS_BESIDE_PARTITIONS: Final = 16
 """Of an entry that changes every partition: what else it may say."""
+GROUP_NAME_LENGTH_MAX: Final = 1_000
+GROUPS_WITH_SETTINGS_MAX: Final = 10_000
+"""They need not be there, so that nothing else bounds how many there are."""
 SETTING_NAME_LENGTH_MAX: Final = 255
 SETTING_VALUE_LENGTH_MAX: Final = 32_000
 SETTINGS_PER_RESOURCE_MAX: Final = 1_000
@@ -182,8 +190,17 @@ def _check_exists(image: MetadataImage, resource: ConfigResource) -> None:
             raise InvalidRequestError(f"{name!r} is no broker id")
         if int(name) not in image.brokers:
             raise BrokerNotRegisteredError(f"broker {name} is not registered")
+    elif kind == ResourceType.GROUP:
+        if not 0 < len(name) <= GROUP_NAME_LENGTH_MAX:
+            raise InvalidRequestError("groups have no settings in common: name one, and not at length")
+        if resource not in image.configs and _groups_with_settings(image) >= GROUPS_WITH_SETTINGS_MAX:
+            raise ConfigError(f"{GROUPS_WITH_SETTINGS_MAX} groups have settings of their own: no more may")
     else:
         raise InvalidRequestError(f"resources of type {kind} have no settings here")
+
+
+def _groups_with_settings(image: MetadataImage) -> int:
+    return sum(resource.kind == ResourceType.GROUP for resource in image.configs)
 
 
 def check_settings(resource: ConfigResource, settings: Mapping[str, str]) -> None:
@@ -198,10 +215,14 @@ def check_settings(resource: ConfigResource, settings: Mapping[str, str]) -> Non
             raise ConfigError(f"the setting {name[:SETTING_NAME_LENGTH_MAX]!r} is too long, or has no name")
         _check_replication(name, value)
     if resource.kind == ResourceType.TOPIC:
-        replication = (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
+        unknown = [name for name in settings if name not in TOPIC_SETTINGS]
+        if unknown:
+            raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(TOPIC_SETTINGS)}")
         LogConfig.from_properties(
-            {name: value for name, value in settings.items() if name not in replication}
+            {name: value for name, value in settings.items() if name not in REPLICATION_SETTINGS}
         )
+    elif resource.kind == ResourceType.GROUP:
+        read_settings(settings)
 
 
 def _check_replication(name: str, value: str) -> None:

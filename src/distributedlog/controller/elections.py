@@ -28,7 +28,6 @@ leader, to none too; the partition epoch with every record (see `image.changed`)
 """
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -71,8 +70,7 @@ def rules_of(image: MetadataImage, config: ControllerConfig, topic: str) -> Rule
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Departed:
+class Departed(NamedTuple):
     """Who must not stay: out of the ISR, and how far out."""
 
     leaving: Collection[int] = ()
@@ -93,8 +91,7 @@ NOBODY = Departed()
 MayLead = Callable[[int], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """Where a partition is going."""
 
     isr: Ids

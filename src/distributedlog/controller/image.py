@@ -59,6 +59,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class ConfigResource(NamedTuple):
@@ -129,6 +130,8 @@ NO_QUOTAS: Final[Quotas] = PersistentMap()
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
+    """All that is known of the cluster after one entry of its log."""
+
     offset: int = NO_OFFSET
     epoch: int = 0
     """Of the controller that wrote last."""

@@ -115,6 +115,8 @@ class DeleteTopicsRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
+    """One topic that is to have more."""
+
     name: str
     count: int
     """In all, the present ones included."""
@@ -213,6 +215,8 @@ class AllocateProducerIdsRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
+    """Ids that nobody else was given."""
+
     first: int
     count: int
 

@@ -55,6 +55,11 @@ class GroupConfig:
     consumer_session_timeout_ms: int = 45 * SECOND_MS
     """Of members of consumer groups, which do not choose it themselves."""
     consumer_heartbeat_interval_ms: int = 5 * SECOND_MS
+    consumer_session_timeout_ms_min: int = 45 * SECOND_MS
+    """What a group may set for itself; so are the next three."""
+    consumer_session_timeout_ms_max: int = 60 * SECOND_MS
+    consumer_heartbeat_interval_ms_min: int = 5 * SECOND_MS
+    consumer_heartbeat_interval_ms_max: int = 15 * SECOND_MS
     consumer_members_max: int = 10_000
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """The first is for groups whose members do not say which they like."""

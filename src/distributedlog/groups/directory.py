@@ -10,7 +10,7 @@ from distributedlog.groups.classic.group import ClassicGroup, GroupEvent, GroupS
 from distributedlog.groups.consumer import moving
 from distributedlog.groups.consumer.groups import ConsumerGroups
 from distributedlog.groups.offsets import Offsets, forgotten
-from distributedlog.groups.records import GroupMetadataRecord, GroupRecord, size_bound
+from distributedlog.groups.records import GroupMetadataRecord, GroupRecord, size_bound, size_bounds
 from distributedlog.groups.requests import (
     PART_DONE,
     DescribedMember,
@@ -126,7 +126,7 @@ class Directory:
 
 def write_some(turn: Turn, records: Iterator[GroupRecord]) -> bool:
     """As many as fit half an entry, so that there is room for what belongs to them; whether that was all."""
-    size = sum(size_bound(record) for record in turn.records)
+    size = size_bounds(turn.records)
     for record in records:
         size += size_bound(record)
         if turn.records and size > turn.config.entry_bytes_max // 2:

@@ -47,6 +47,7 @@ from distributedlog.groups.records import (
 )
 from distributedlog.groups.requests import (
     CommitRequest,
+    CommitsRequest,
     Completed,
     ConsumerHeartbeatRequest,
     DeleteGroupRequest,
@@ -153,6 +154,10 @@ class GroupMachine:
             yield GroupMetadataRecord(GroupMetadataKey(group=group_id), value)
         yield from self.consumers.records()
 
+    def has(self, group_id: str) -> bool:
+        """Whether there is such a group: with members, with positions, or stored."""
+        return self._directory.has(group_id)
+
     # --- requests ------------------------------------------------------------------------------
 
     def _turn(self, context: Context) -> Turn:
@@ -171,6 +176,8 @@ class GroupMachine:
             case CommitRequest():
                 _check_group_id(request.group_id, may_be_empty=True)
                 return self._positions.commit(request, turn)
+            case CommitsRequest():
+                return self._positions.commit_all(request, turn)
             case FetchOffsetsRequest():
                 if (consumer := self.consumers.by_id.get(request.group_id)) is not None:
                     check_fetch(consumer, request)

@@ -1,8 +1,16 @@
 """Which partition of the offsets topic keeps a group: Kafka's rule, so that either finds the other's groups.
 
-The hash is that of Java's strings: over UTF-16 units, h = 31 * h + unit, in 32 bits with a sign.
+The hash is that of Java's strings: over UTF-16 units, h = 31 * h + unit, in 32 bits with a sign.  Those of
+the groups that ask most are remembered: they ask with every commit and heartbeat.
 """
 
+from functools import lru_cache
+from typing import Final
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+REMEMBERED_MAX: Final = 8192
+REMEMBERED_CHARS_MAX: Final = 255
+"""Of names: nobody fills memory with long ones."""
 _INT32 = 0xFFFFFFFF
 _SIGN = 0x80000000
 
@@ -15,7 +23,10 @@ def java_hash(text: str) -> int:
     return total - (1 << 32) if total & _SIGN else total
 
 
+_remembered_hash = lru_cache(REMEMBERED_MAX)(java_hash)
+
+
 def partition_of(group_id: str, partition_count: int) -> int:
+    hashed = (_remembered_hash if len(group_id) <= REMEMBERED_CHARS_MAX else java_hash)(group_id)
     # The smallest number has no positive counterpart in 32 bits: Kafka takes 0 for it.
-    hashed = java_hash(group_id)
     return (0 if hashed == -_SIGN else abs(hashed)) % partition_count

@@ -19,7 +19,7 @@ Members of consumer groups: see `consumer.positions`.
 Expiry looks at Empty groups only, a part of them each time.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from distributedlog.groups.classic.group import ClassicGroup, GroupState
@@ -34,15 +34,19 @@ from distributedlog.groups.requests import (
     PART_DONE,
     CommitReply,
     CommitRequest,
+    CommitsReply,
+    CommitsRequest,
     DeleteOffsetsReply,
     DeleteOffsetsRequest,
     ForgetTopicsRequest,
     PartDone,
+    Position,
 )
 from distributedlog.groups.turn import Turn
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     CommitTooLargeError,
+    DlogError,
     GroupNotFoundError,
     IllegalGenerationError,
     NonEmptyGroupError,
@@ -53,6 +57,9 @@ from distributedlog.model.errors import (
 EXPIRY_GROUPS_MAX: Final = 1000
 """Looked at in one turn."""
 EXPIRY_AGAIN_MS: Final = 100
+# Looked up once: an enum's members are slow to reach.
+_TAKEN: Final = ErrorCode.NONE
+_TOO_LARGE: Final = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
 class Positions:
@@ -73,26 +80,47 @@ class Positions:
     # --- committing ----------------------------------------------------------------------------
 
     def commit(self, request: CommitRequest, turn: Turn) -> CommitReply:
-        group = self._groups.get(request.group_id)
-        consumer = self._consumers.by_id.get(request.group_id)
+        reply, records = self._commit(request, turn)
+        turn.check_fits(records, error=CommitTooLargeError)
+        turn.records += records
+        return reply
+
+    def commit_all(self, request: CommitsRequest, turn: Turn) -> CommitsReply:
+        """Each is judged by itself; whoever puts them together sees to it that they fit."""
+        replies: list[CommitReply | DlogError] = []
+        records: list[OffsetRecord] = []
+        for each in request.commits:
+            try:
+                reply, written = self._commit(each, turn)
+            except DlogError as refusal:
+                replies.append(refusal)
+            else:
+                replies.append(reply)
+                records += written
+        turn.check_fits(records, error=CommitTooLargeError)
+        turn.records += records
+        return CommitsReply(tuple(replies))
+
+    def _commit(self, request: CommitRequest, turn: Turn) -> tuple[CommitReply, list[OffsetRecord]]:
+        group_id = request.group_id
+        group = self._groups.get(group_id)
+        consumer = self._consumers.by_id.get(group_id)
         if consumer is not None:
             check_consumer_commit(consumer, request)
         elif group is None:
             if request.generation >= 0:
-                raise IllegalGenerationError(f"group {request.group_id!r} is in no generation")
-            self._directory.check_room(request.group_id, turn)
+                raise IllegalGenerationError(f"group {group_id!r} is in no generation")
+            self._directory.check_room(group_id, turn)
         else:
             _check_commit(group, request, turn)
-        errors, records = [], []
-        for position in request.positions:
-            if utf8_bytes(position.metadata) > turn.config.offset_metadata_bytes_max:
-                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-            else:
-                errors.append(ErrorCode.NONE)
-                records.append(committed(request, position, turn.wall_ms))
-        turn.check_fits(records, error=CommitTooLargeError)
-        turn.records += records
-        return CommitReply(tuple(errors))
+        positions: Sequence[Position] = request.positions
+        bytes_max = turn.config.offset_metadata_bytes_max
+        errors = tuple(
+            [_TOO_LARGE if text and utf8_bytes(text) > bytes_max else _TAKEN for *_, text in positions]
+        )
+        if _TOO_LARGE in errors:
+            positions = [each for each, error in zip(positions, errors, strict=True) if error is _TAKEN]
+        return CommitReply(errors), committed(request, positions, turn.wall_ms)
 
     # --- deleting ------------------------------------------------------------------------------
 

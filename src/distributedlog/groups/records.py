@@ -10,12 +10,21 @@
 These are what Kafka's brokers write, so that either reads the other's.  Other kinds of keys belong to groups
 that are not known here: they are passed over, and stay in the log.  A value of a version that is not known
 cannot be passed over: that would be to forget what was committed.
+
+Positions are most of what is ever written, so they are written past the message classes (`encode_records`):
+
+    key      1 i16 | group, topic: i16 length and UTF-8 | partition i32
+    value    3 i16 | offset i64 | leader epoch i32 | metadata: i16 length and UTF-8 | commit timestamp i64
+             1 i16 | offset i64 | metadata | commit timestamp i64 | expire timestamp i64
 """
 
+import struct
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.errors import MalformedMessageError
+from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.group_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
@@ -35,14 +44,35 @@ GROUP_VALUE_VERSION: Final = 3
 CONSUMER_KEY_VERSIONS: Final = frozenset({3, 5, 6, 7, 8, 16})
 CONSUMER_VALUE_VERSION: Final = 0
 NO_EXPIRY: Final = -1
+TEXT_BYTES_MAX: Final = 32767
+
+# Of positions: the parts between their texts.
+_SHORT: Final = struct.Struct(">h")
+_PARTITION: Final = struct.Struct(">i")
+_NO_METADATA: Final = struct.Struct(">hqihq")
+_BEFORE_METADATA: Final = struct.Struct(">hqi")
+_BEHIND_METADATA: Final = struct.Struct(">q")
+_BEFORE_METADATA_WITH_EXPIRY: Final = struct.Struct(">hq")
+_BEHIND_METADATA_WITH_EXPIRY: Final = struct.Struct(">qq")
 
 RECORD_OVERHEAD_BYTES: Final = 64
 """Lengths, counts, timestamps: more than a record of either kind needs besides its texts and payloads."""
 
 
+class StoredPosition(NamedTuple):
+    """Where a group stands in a partition, with the names of `OffsetCommitValue`."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = NO_EXPIRY
+
+
 class OffsetRecord(NamedTuple):
-    key: OffsetCommitKey
-    value: OffsetCommitValue | None
+    group_id: str
+    partition: TopicPartition
+    value: StoredPosition | None
 
 
 class GroupMetadataRecord(NamedTuple):
@@ -63,17 +93,48 @@ GroupRecord = OffsetRecord | GroupMetadataRecord | ConsumerRecord
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Key and value."""
     if isinstance(record, OffsetRecord):
-        key = encode_versioned(record.key, OFFSET_KEY_VERSION)
-        if record.value is None:
-            return key, None
-        expires = record.value.expire_timestamp != NO_EXPIRY
-        version = OFFSET_VALUE_VERSION_WITH_EXPIRY if expires else OFFSET_VALUE_VERSION
-        return key, encode_versioned(record.value, version)
+        (encoded,) = encode_records((record,))
+        return encoded
     if isinstance(record, ConsumerRecord):
         key = encode_versioned(record.key, record.key.versions[0])
         return key, None if record.value is None else encode_versioned(record.value, CONSUMER_VALUE_VERSION)
     key = encode_versioned(record.key, GROUP_KEY_VERSION)
     return key, None if record.value is None else encode_versioned(record.value, GROUP_VALUE_VERSION)
+
+
+def encode_records(records: Iterable[GroupRecord]) -> list[tuple[bytes, bytes | None]]:
+    """Keys and values.  What the keys of one group and topic have in common is encoded once."""
+    encoded: list[tuple[bytes, bytes | None]] = []
+    shared_group = shared_topic = None
+    shared = b""
+    for record in records:
+        if type(record) is not OffsetRecord:
+            encoded.append(encode_record(record))
+            continue
+        group_id, (topic, index), value = record
+        if topic is not shared_topic or group_id is not shared_group:
+            shared_group, shared_topic = group_id, topic
+            shared = _SHORT.pack(OFFSET_KEY_VERSION) + _text(group_id) + _text(topic)
+        encoded.append((shared + _PARTITION.pack(index), None if value is None else _position(value)))
+    return encoded
+
+
+def _position(value: StoredPosition) -> bytes:
+    offset, leader_epoch, metadata, committed_ms, expires_ms = value
+    if not metadata and expires_ms == NO_EXPIRY:  # as most are
+        return _NO_METADATA.pack(OFFSET_VALUE_VERSION, offset, leader_epoch, 0, committed_ms)
+    if expires_ms != NO_EXPIRY:
+        head = _BEFORE_METADATA_WITH_EXPIRY.pack(OFFSET_VALUE_VERSION_WITH_EXPIRY, offset)
+        return head + _text(metadata) + _BEHIND_METADATA_WITH_EXPIRY.pack(committed_ms, expires_ms)
+    head = _BEFORE_METADATA.pack(OFFSET_VALUE_VERSION, offset, leader_epoch)
+    return head + _text(metadata) + _BEHIND_METADATA.pack(committed_ms)
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    if len(data) > TEXT_BYTES_MAX:
+        raise MalformedMessageError(f"a text of {len(data)} bytes does not fit a record")
+    return _SHORT.pack(len(data)) + data
 
 
 def decode_record(key: Buffer | None, value: Buffer | None) -> GroupRecord | None:
@@ -82,10 +143,7 @@ def decode_record(key: Buffer | None, value: Buffer | None) -> GroupRecord | Non
         raise MalformedMessageError("a record of the offsets topic has no key")
     kind = version_of(key)
     if kind in OFFSET_KEY_VERSIONS:
-        position = decode_versioned(OffsetCommitKey, key)[1]
-        return OffsetRecord(
-            position, None if value is None else decode_versioned(OffsetCommitValue, value)[1]
-        )
+        return _decode_position(decode_versioned(OffsetCommitKey, key)[1], value)
     if kind in CONSUMER_KEY_VERSIONS:
         key_type, value_type = GROUP_RECORDS[kind]
         found = decode_versioned(key_type, key)[1]
@@ -101,6 +159,17 @@ def decode_record(key: Buffer | None, value: Buffer | None) -> GroupRecord | Non
     return GroupMetadataRecord(group, metadata)
 
 
+def _decode_position(key: OffsetCommitKey, value: Buffer | None) -> OffsetRecord:
+    partition = TopicPartition(key.topic, key.partition)
+    if value is None:
+        return OffsetRecord(key.group, partition, None)
+    found = decode_versioned(OffsetCommitValue, value)[1]
+    stored = StoredPosition(
+        found.offset, found.leader_epoch, found.metadata, found.commit_timestamp, found.expire_timestamp
+    )
+    return OffsetRecord(key.group, partition, stored)
+
+
 # --- sizes -------------------------------------------------------------------------------------
 
 
@@ -108,12 +177,29 @@ def utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
+def size_bounds(records: Iterable[GroupRecord]) -> int:
+    """At least as many bytes as the records take in one batch."""
+    size = 0
+    group_id = topic = None
+    key_bytes = 0
+    for record in records:
+        if type(record) is not OffsetRecord:
+            size += size_bound(record)
+            continue
+        partition, value = record.partition, record.value
+        if partition.topic is not topic or record.group_id is not group_id:
+            group_id, topic = record.group_id, partition.topic
+            key_bytes = RECORD_OVERHEAD_BYTES + utf8_bytes(group_id) + utf8_bytes(topic)
+        size += key_bytes
+        if value is not None and value.metadata:
+            size += utf8_bytes(value.metadata)
+    return size
+
+
 def size_bound(record: GroupRecord) -> int:
     """At least as many bytes as the record takes in a batch."""
     if isinstance(record, OffsetRecord):
-        value_bytes = 0 if record.value is None else utf8_bytes(record.value.metadata)
-        key = record.key
-        return RECORD_OVERHEAD_BYTES + utf8_bytes(key.group) + utf8_bytes(key.topic) + value_bytes
+        return size_bounds((record,))
     if isinstance(record, ConsumerRecord):
         return RECORD_OVERHEAD_BYTES + sum(len(part or b"") for part in encode_record(record))
     size = RECORD_OVERHEAD_BYTES + utf8_bytes(record.key.group)

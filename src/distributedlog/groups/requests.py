@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from distributedlog.groups.consumer.topics import Slots
 from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
 
 NO_GENERATION: Final = -1
@@ -163,6 +164,20 @@ class CommitReply(NamedTuple):
     """One for each position."""
 
 
+class CommitsRequest(NamedTuple):
+    """Commits of several askers, in the order in which they came: one entry keeps them all.
+
+    Of groups that are there already: whether there may be one more is asked for one commit at a time.
+    """
+
+    commits: tuple[CommitRequest, ...]
+
+
+class CommitsReply(NamedTuple):
+    replies: tuple[CommitReply | DlogError, ...]
+    """One for each: what it would have been told by itself."""
+
+
 class FetchOffsetsRequest(NamedTuple):
     group_id: str
     partitions: tuple[TopicPartition, ...] | None
@@ -290,6 +305,7 @@ Request = (
     | HeartbeatRequest
     | LeaveRequest
     | CommitRequest
+    | CommitsRequest
     | FetchOffsetsRequest
     | DeleteOffsetsRequest
     | DescribeRequest
@@ -304,6 +320,7 @@ Reply = (
     | SyncReply
     | LeaveReply
     | CommitReply
+    | CommitsReply
     | FetchOffsetsReply
     | DeleteOffsetsReply
     | DescribeReply

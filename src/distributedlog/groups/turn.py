@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.deadlines import Deadlines
-from distributedlog.groups.records import GroupRecord, size_bound
+from distributedlog.groups.records import GroupRecord, size_bounds
 from distributedlog.groups.requests import Completed, JoinReply, SyncReply
 from distributedlog.model.errors import DlogError, RecordTooLargeError
 
@@ -56,7 +56,7 @@ class Turn:
         error: type[DlogError] = RecordTooLargeError,
     ) -> None:
         """Whether they can be one entry, before anything is changed because of them."""
-        size = spare_bytes + sum(size_bound(record) for record in records)
+        size = spare_bytes + size_bounds(records)
         if size > self.config.entry_bytes_max:
             raise error(f"it takes {size} bytes to keep; {self.config.entry_bytes_max} fit into one entry")
 

@@ -7,7 +7,7 @@ declaration serves Python callers (`LogConfig(segment_bytes=1 << 20)`), property
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from distributedlog.model.errors import ConfigError
 
@@ -30,8 +30,7 @@ def _setting(default: Any, name: str, doc: str, **bounds: Any) -> Any:
     return field(default=default, metadata={"name": name, "doc": doc, **bounds})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordLimits:
+class RecordLimits(NamedTuple):
     """How much one batch may ask of the process that opens it.  Checked before anything is allocated."""
 
     batch_bytes_max: int = 1 * GIB

@@ -180,6 +180,14 @@ class OverloadedError(DlogError):
     code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
+class ThrottledError(OverloadedError):
+    """A client has used more than its quota allows: after `retry_ms` it may go on."""
+
+    def __init__(self, message: str, retry_ms: int) -> None:
+        super().__init__(message)
+        self.retry_ms = retry_ms
+
+
 class MembershipError(DlogError):
     """A change of members that cannot be made, or not now."""
 

@@ -6,7 +6,6 @@ loop wraps it with `call_soon_threadsafe`.  CPU work is a module-level function 
 
 import contextlib
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -112,6 +111,8 @@ class ChildProcess:
         self._lock = threading.Lock()
 
     def call(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        import pickle  # few processes ever have a child
+
         with self._lock:
             process = self._running()
             assert process.stdin is not None

@@ -1,7 +1,7 @@
 """Chance: jitter, election timeouts, identifiers."""
 
+import os
 import random
-import secrets
 from typing import Protocol
 
 from distributedlog.model.ids import ZERO_UUID, Uuid
@@ -36,7 +36,7 @@ class SystemRandomness:
         return self._random.randint(low, high)
 
     def new_uuid(self) -> Uuid:
-        return uuid_from(secrets.token_bytes)
+        return uuid_from(os.urandom)
 
 
 class SeededRandomness:

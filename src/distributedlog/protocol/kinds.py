@@ -21,7 +21,6 @@ of a file, which the server sends without reading it).
 """
 
 from collections.abc import Sized
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from distributedlog.model.buffers import Buffer
@@ -36,53 +35,61 @@ S = TypeVar("S", bound="Struct")
 Payload = Buffer | Sized
 
 
-@dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """What a field holds.  The classes below are all there are."""
+    """What a field holds.  The classes below are all there are; one is told from another by identity."""
+
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Fixed(Kind[T]):
     """A number or id of fixed size: `code` is its letter in `struct`."""
 
-    name: str
-    code: str
-    size_bytes: int
-    zero: T
+    __slots__ = ("code", "name", "size_bytes", "zero")
+
+    def __init__(self, name: str, code: str, size_bytes: int, zero: T) -> None:
+        self.name = name
+        self.code = code
+        self.size_bytes = size_bytes
+        self.zero = zero
 
 
-@dataclass(frozen=True, slots=True)
 class Text(Kind[str]):
-    pass
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Blob(Kind[bytes]):
-    pass
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Records(Kind[Any]):
     """A declaration says whether its records are bytes or any payload: what is received is bytes."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class Nested(Kind[S]):
-    of: type[S]
+    __slots__ = ("of",)
+
+    def __init__(self, of: type[S]) -> None:
+        self.of = of
 
 
-@dataclass(frozen=True, slots=True)
 class Array(Kind[list[T]]):
-    of: Kind[T]
+    __slots__ = ("of",)
+
+    def __init__(self, of: Kind[T]) -> None:
+        self.of = of
 
 
-@dataclass(frozen=True, slots=True)
 class Nullable(Kind[T | None]):
     """`None` is allowed from version `since` on.  Unmarked: it stands for a tagged field that is left out."""
 
-    of: Kind[T]
-    since: int
-    is_marked: bool = True
+    __slots__ = ("is_marked", "of", "since")
+
+    def __init__(self, of: Kind[T], since: int, *, is_marked: bool = True) -> None:
+        self.of = of
+        self.since = since
+        self.is_marked = is_marked
 
 
 TAGGED_NULL: Final = 0

@@ -20,9 +20,8 @@ measured).
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar, dataclass_transform
 
 from distributedlog.protocol.kinds import Array, Kind, Nested, Nullable, Records
 
@@ -45,8 +44,7 @@ class _Missing:
 _MISSING: Final = _Missing()
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One declared field.  `default_factory` is None where the default can be shared."""
 
     name: str
@@ -68,8 +66,7 @@ class Field:
         return self.default if self.default_factory is None else self.default_factory()
 
 
-@dataclass(frozen=True, slots=True)
-class _Declared:
+class _Declared(NamedTuple):
     """What `field` leaves in the class body until the class is made."""
 
     kind: Kind[Any]

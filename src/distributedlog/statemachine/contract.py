@@ -13,7 +13,6 @@ in `replay` may depend on time, chance, or soft state.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 RecordT = TypeVar("RecordT")
@@ -33,8 +32,7 @@ class Context(NamedTuple):
     """Of the leadership under which the machine is in charge."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result(Generic[RecordT, ResponseT, EffectT]):
+class Result(NamedTuple, Generic[RecordT, ResponseT, EffectT]):
     """What a request led to.  Without records it was a read, or it changed nothing."""
 
     response: ResponseT

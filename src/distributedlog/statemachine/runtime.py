@@ -29,7 +29,6 @@ records and effects take their course.
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -77,8 +76,7 @@ TRANSITIONS: Mapping[tuple[Phase, PhaseEvent], Phase] = {
 """A pair that is not here cannot happen: a KeyError is a defect of the driver."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeLimits:
+class RuntimeLimits(NamedTuple):
     parked_max: int = 10_000
     """Responses that wait for a commit, entries that do, and effects that do, each."""
 

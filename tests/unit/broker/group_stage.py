@@ -1,8 +1,9 @@
 """A broker's group coordinators on real partitions of a simulated disk.  Syncs, loading and time go on when
 the test says."""
 
-from distributedlog.broker.coordinators import OFFSETS_TOPIC, GroupCoordinators
+from distributedlog.broker.coordinators import GroupCoordinators
 from distributedlog.groups.config import GroupConfig
+from distributedlog.groups.placement import OFFSETS_TOPIC
 from distributedlog.groups.requests import (
     CommitRequest,
     FetchOffsetsReply,
@@ -60,6 +61,12 @@ class Told:
         return reply.error if isinstance(reply, JoinReply | SyncReply) else ErrorCode.NONE
 
 
+def joined(told: Told) -> JoinReply:
+    reply = told.reply
+    assert isinstance(reply, JoinReply)
+    return reply
+
+
 class GroupStage:
     """Broker 1, which leads `__consumer_offsets` and a topic `t`."""
 
@@ -73,7 +80,11 @@ class GroupStage:
 
     def attach(self) -> None:
         """The coordinators of the process that has just begun."""
-        self.groups = GroupCoordinators(
+        self.groups = self.new_coordinators()
+        self.stage.apply()
+
+    def new_coordinators(self) -> GroupCoordinators:
+        return GroupCoordinators(
             GroupConfig(initial_rebalance_delay_ms=0),
             self.stage.partitions.signals,
             lambda: self.metadata.image,
@@ -83,7 +94,6 @@ class GroupStage:
             randomness=SeededRandomness(1),
             lease_end_ms=lambda: self.lease_end_ms,
         )
-        self.stage.apply()
 
     def restart(self) -> None:
         """Killed, and started again on what was synced."""

@@ -1,10 +1,9 @@
 from distributedlog.broker.coordinator_log import SLICE_BYTES
-from distributedlog.broker.coordinators import OFFSETS_TOPIC, SHORT_AGAIN_MS
-from distributedlog.groups.placement import partition_of
+from distributedlog.broker.coordinators import SHORT_AGAIN_MS
+from distributedlog.groups.placement import OFFSETS_TOPIC, partition_of
 from distributedlog.groups.requests import (
     FetchOffsetsRequest,
     HeartbeatRequest,
-    JoinReply,
     ListReply,
     ListRequest,
     SyncReply,
@@ -16,14 +15,8 @@ from distributedlog.records.record import Record, decode_batch, encode_batch
 from distributedlog.replication.contract import ACKS_ALL
 from distributedlog.replication.partition import Partition
 from distributedlog.storage.append import Origin
-from tests.unit.broker.group_stage import OFFSETS_NUMBER, SESSION_MS, TOPIC_NUMBER, GroupStage, Told
+from tests.unit.broker.group_stage import OFFSETS_NUMBER, SESSION_MS, TOPIC_NUMBER, GroupStage, Told, joined
 from tests.unit.broker.partition_stage import ME, OTHER
-
-
-def joined(told: Told) -> JoinReply:
-    reply = told.reply
-    assert isinstance(reply, JoinReply)
-    return reply
 
 
 def records_of(partition: Partition) -> list[Record]:
@@ -72,7 +65,7 @@ def test_what_was_acknowledged_is_there_after_a_kill() -> None:
 
 def test_while_the_log_is_read_back_nobody_is_told_that_there_is_no_position() -> None:
     stage = GroupStage()
-    for at in range(3_000):
+    for at in range(7_000):
         stage.commit(at, partition=at % 100)
     stage.settle()
     assert stage.stage[OFFSETS_TOPIC].log.size_bytes > 2 * SLICE_BYTES
@@ -84,7 +77,7 @@ def test_while_the_log_is_read_back_nobody_is_told_that_there_is_no_position() -
         stage.stage.scheduler.run_posted()
     assert loading > 2
     assert told.code is ErrorCode.NONE
-    assert sorted(stage.committed()) == list(range(2_900, 3_000))
+    assert sorted(stage.committed()) == list(range(6_900, 7_000))
     assert stage.groups.is_loading is False
 
 

@@ -3,7 +3,7 @@
 Its segments are of a few kilobytes here; the real ones have 100 MiB.
 """
 
-from distributedlog.broker.coordinators import OFFSETS_TOPIC
+from distributedlog.groups.placement import OFFSETS_TOPIC
 from distributedlog.groups.requests import DeleteGroupRequest, HeartbeatRequest, JoinReply, SyncReply
 from distributedlog.model.config import LogConfig
 from distributedlog.model.error_codes import ErrorCode

@@ -24,6 +24,7 @@ from distributedlog.controller.quotas import (
     REQUEST_PERCENTAGE,
     USER,
 )
+from distributedlog.controller.requests import AS_CONFIGURED
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from distributedlog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -241,19 +242,28 @@ def test_partitions_are_counted_where_they_are_made_and_removed() -> None:
     cluster.start(1)
     cluster.create("three", (1,), (1,), (1,))
     image = cluster.image
-    assert mutations(creation(4, -1), image) == 5
-    assert mutations(creation(4, validate_only=True), image) == 0
-    assert mutations(creation(2**31 - 1, 2**31 - 1), image) == MUTATIONS_MAX, (
+    assert mutations(creation(4, AS_CONFIGURED), image, 3) == 7
+    assert mutations(creation(4, validate_only=True), image, 3) == 0
+    assert mutations(creation(2**31 - 1, 2**31 - 1), image, 3) == MUTATIONS_MAX, (
         "it is refused, and not for years"
     )
     more = [CreatePartitionsTopic(name=name, count=5, assignments=None) for name in ("three", "nobody's")]
-    assert mutations(CreatePartitionsRequest(topics=more, timeout_ms=1, validate_only=False), image) == 7
+    assert mutations(CreatePartitionsRequest(topics=more, timeout_ms=1, validate_only=False), image, 3) == 7
     gone = [
         DeleteTopicState(name="three", topic_id=image.topic_ids["three"]),
         DeleteTopicState(name=None, topic_id=image.topic_ids["three"]),
     ]
-    assert mutations(DeleteTopicsRequest(topics=gone, topic_names=["three"], timeout_ms=1), image) == 6
-    assert mutations(HEARTBEAT, image) == 0
+    assert mutations(DeleteTopicsRequest(topics=gone, topic_names=["three"], timeout_ms=1), image, 3) == 6
+    assert mutations(HEARTBEAT, image, 3) == 0
+
+
+def test_a_topic_without_a_count_costs_as_many_partitions_as_it_gets() -> None:
+    toll, quotas = toll_of(CONTROLLER_MUTATION_RATE, 1.0)
+    quotas.default_partitions = 12
+    wait_ms = toll.charge_request(
+        creation(AS_CONFIGURED), "a", NO_CLUSTER, size=1, seconds=0.0, now_ms=NOW_MS
+    )
+    assert wait_ms == 2_000
 
 
 def test_new_clients_are_refused_while_they_made_too_much_and_old_ones_wait() -> None:

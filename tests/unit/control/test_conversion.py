@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from distributedlog.control._generated import common_pb2
 from distributedlog.control._generated import controller_pb2 as pb
-from distributedlog.control.contract import ControllerReply
+from distributedlog.control.contract import ControllerReply, Identity
 from distributedlog.control.conversion import checks
 from distributedlog.control.conversion.envelope import (
     PROTOCOL_VERSION,
     SUBMIT_BYTES_MAX,
-    Identity,
     decode_reply,
     decode_request,
     encode_failure,

@@ -15,6 +15,7 @@ from distributedlog.control import options
 from distributedlog.control._generated import broker_service_pb2 as pb
 from distributedlog.control.contract import ControllerReply
 from distributedlog.control.gateway import BROKER_SERVICE, GatewayServer
+from distributedlog.control.health import Health
 from distributedlog.model.errors import ConfigError
 from distributedlog.ports.executor import Outcome
 from tests.unit.control.stage import HOST, Controller, Node, ask, pool_to, run
@@ -61,6 +62,43 @@ def test_the_gateway_serves_from_when_it_is_told_to_be_ready() -> None:
         assert await health_of(channel, "") == NOT_SERVING
         await channel.close()
         await gateway.stop()
+
+    run(story)
+
+
+def test_health_is_known_before_anybody_asks_and_told_to_who_watches() -> None:
+    async def story() -> None:
+        gateway = GatewayServer()
+        gateway.add(BROKER_SERVICE, broker_service())
+        await gateway.set_ready(True)
+        port = await gateway.start(HOST, 0)
+        channel = grpc.aio.insecure_channel(f"{HOST}:{port}")
+        assert await health_of(channel, BROKER_SERVICE) == SERVING
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""))
+        assert (await watch.read()).status == SERVING
+        await gateway.set_ready(False)
+        assert (await watch.read()).status == NOT_SERVING
+        watch.cancel()
+        await channel.close()
+        await gateway.stop()
+
+    run(story)
+
+
+def test_a_gateway_that_stops_is_never_ready_again() -> None:
+    async def story() -> None:
+        health = Health()
+        await health.set_ready(True)
+        await health.stop()
+        await health.set_ready(True)
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers([health.handler()])
+        port = server.add_insecure_port(f"{HOST}:0")
+        await server.start()
+        channel = grpc.aio.insecure_channel(f"{HOST}:{port}")
+        assert await health_of(channel, "") == NOT_SERVING
+        await channel.close()
+        await server.stop(None)
 
     run(story)
 

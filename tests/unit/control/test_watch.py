@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from distributedlog.control import services
 from distributedlog.control._generated import controller_pb2 as pb
-from distributedlog.control.conversion.envelope import Identity, header
+from distributedlog.control.contract import Identity
+from distributedlog.control.conversion.envelope import header
 from distributedlog.control.services import UPDATE_BYTES, MetadataFeed
 from distributedlog.control.watcher import (
     SNAPSHOT_BYTES_MAX,

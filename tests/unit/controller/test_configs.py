@@ -1,5 +1,6 @@
 import pytest
 
+from distributedlog.controller import configs
 from distributedlog.controller.configs import (
     ConfigEdit,
     ControllerConfig,
@@ -19,6 +20,7 @@ from tests.unit.controller.stage import Stage
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 CLUSTER = ConfigResource(ResourceType.BROKER, CLUSTER_DEFAULT)
+GROUP = ConfigResource(ResourceType.GROUP, "g")
 
 
 def stage_with_topic(**settings: str) -> Stage:
@@ -83,6 +85,11 @@ def test_to_alter_replaces_all_that_was_there() -> None:
         (ConfigResource(ResourceType.BROKER, "9"), (), ErrorCode.BROKER_ID_NOT_REGISTERED),
         (ConfigResource(ResourceType.BROKER, "nine"), (), ErrorCode.INVALID_REQUEST),
         (ConfigResource(8, "x"), (), ErrorCode.INVALID_REQUEST),
+        (ConfigResource(ResourceType.GROUP, ""), (), ErrorCode.INVALID_REQUEST),
+        (ConfigResource(ResourceType.GROUP, "g" * 1_001), (), ErrorCode.INVALID_REQUEST),
+        (GROUP, (ConfigEdit("consumer.session.timeout.ms", ConfigOp.SET, "0"),), ErrorCode.INVALID_CONFIG),
+        (GROUP, (ConfigEdit("consumer.session.timeout.ms", ConfigOp.SET, "1s"),), ErrorCode.INVALID_CONFIG),
+        (GROUP, (ConfigEdit("share.session.timeout.ms", ConfigOp.SET, "50000"),), ErrorCode.INVALID_CONFIG),
         (CLUSTER, (ConfigEdit("min.insync.replicas", ConfigOp.SET, "0"),), ErrorCode.INVALID_CONFIG),
         (CLUSTER, (ConfigEdit("n" * 300, ConfigOp.SET, "0"),), ErrorCode.INVALID_CONFIG),
     ],
@@ -107,6 +114,22 @@ def test_brokers_may_have_settings_that_we_do_not_know() -> None:
     broker = ConfigResource(ResourceType.BROKER, "1")
     assert edit(stage, broker, ConfigEdit("log.cleaner.threads", ConfigOp.SET, "2")) is ErrorCode.NONE
     assert settings(stage, broker) == {"log.cleaner.threads": "2"}
+
+
+def test_a_group_has_settings_whether_or_not_it_is_there() -> None:
+    stage = stage_with_topic()
+    assert edit(stage, GROUP, ConfigEdit("consumer.session.timeout.ms", ConfigOp.SET, "50000")) == 0
+    assert settings(stage, GROUP) == {"consumer.session.timeout.ms": "50000"}
+    assert edit(stage, GROUP, ConfigEdit("consumer.session.timeout.ms", ConfigOp.DELETE)) == 0
+    assert GROUP not in stage.image.configs
+
+
+def test_groups_that_may_not_be_there_do_not_fill_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configs, "GROUPS_WITH_SETTINGS_MAX", 2)
+    stage = stage_with_topic()
+    change = ConfigEdit("consumer.session.timeout.ms", ConfigOp.SET, "50000")
+    codes = [edit(stage, ConfigResource(ResourceType.GROUP, name), change) for name in ("a", "b", "c", "a")]
+    assert codes == [0, 0, ErrorCode.INVALID_CONFIG, 0]
 
 
 def test_a_topic_without_a_setting_has_the_clusters() -> None:

@@ -35,6 +35,7 @@ from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from distributedlog.protocol.versioned import encode_versioned
 from distributedlog.statemachine import Runtime
+from distributedlog.statemachine.runtime import NO_OFFSET
 
 GROUP = "g"
 SESSION_MS = 10_000
@@ -107,6 +108,8 @@ class Stage:
         self.now_ms = 0
         self.commits = commits
         """Entries commit as soon as they are appended."""
+        self.committed_offset = NO_OFFSET
+        """Over all coordinators that there were: what is committed stays so."""
         self.epoch = 0
         self._ids = 0
         self._waiter = 0
@@ -119,6 +122,7 @@ class Stage:
     def failover(self, *, keep: int | None = None) -> None:
         """Another takes over; of the log it has `keep` entries, or all."""
         del self.log.entries[len(self.log.entries) if keep is None else keep :]
+        self.committed_offset = min(self.committed_offset, len(self.log.entries) - 1)
         self.waiting: dict[int, Waiting] = {}
         self.answers: dict[int, Reply | DlogError] = {}
         self.tickets: dict[int, Waiting] = {}
@@ -128,6 +132,7 @@ class Stage:
         for offset, entry in enumerate(self.log.entries):
             self.runtime.replay(decoded(entry), offset)
         self.runtime.loaded(self.now_ms)
+        self.runtime.committed(self.committed_offset)
         self.settle()
 
     def new_machine(self) -> GroupMachine:
@@ -147,6 +152,7 @@ class Stage:
     def settle(self, *, commit: bool | None = None) -> None:
         if self.commits if commit is None else commit:
             self.runtime.committed(self.log.next_offset() - 1)
+            self.committed_offset = self.runtime.committed_offset
         outbox = self.runtime.take()
         for waiter, reply in outbox.effects:
             assert not self.waiting[waiter].is_answered, "nobody is answered twice"

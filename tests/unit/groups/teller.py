@@ -230,7 +230,7 @@ class Teller:
 def _spelled(record: object) -> str:
     if isinstance(record, OffsetRecord):
         value = "forgotten" if record.value is None else str(record.value.offset)
-        return f"position {record.key.topic}-{record.key.partition} {value}"
+        return f"position {record.partition} {value}"
     value = record.value  # type: ignore[attr-defined]
     if value is None:
         return "the group is gone"

@@ -4,6 +4,8 @@ from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.requests import (
     CommitReply,
     CommitRequest,
+    CommitsReply,
+    CommitsRequest,
     DeleteGroupRequest,
     DeleteOffsetsReply,
     DeleteOffsetsRequest,
@@ -19,6 +21,7 @@ from distributedlog.groups.requests import (
     Position,
 )
 from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
 from tests.unit.groups.stage import GROUP, NO_DELAY, SESSION_MS, Stage
 
@@ -105,6 +108,46 @@ def test_a_commit_is_a_sign_of_life() -> None:
     for _ in range(3):
         stage.advance(SESSION_MS - 1)
         assert stage.commit(1, member, 1) is ErrorCode.NONE
+
+
+# --- several together --------------------------------------------------------------------------
+
+
+def commit_of(offset: int, member_id: str = "", generation: int = -1, partition: int = 0) -> CommitRequest:
+    position = Position(TopicPartition("t", partition), offset, 5, "why")
+    return CommitRequest(GROUP, member_id, None, generation, (position,))
+
+
+def test_commits_that_are_put_together_are_judged_one_by_one_and_are_one_entry() -> None:
+    stage = Stage()
+    (member,) = stage.stable(None)
+    entries = len(stage.log.entries)
+    taken = [commit_of(at, member, 1, partition=at % 2) for at in range(4)]
+    fenced, outsider = commit_of(9, member, 7), commit_of(9)
+    reply = stage.ask(CommitsRequest((*taken[:2], fenced, outsider, *taken[2:])))
+    assert isinstance(reply, CommitsReply)
+    codes = [each.code if isinstance(each, DlogError) else each.errors for each in reply.replies]
+    done = (ErrorCode.NONE,)
+    assert codes == [done, done, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, done, done]
+    assert len(stage.log.entries) == entries + 1
+    assert stage.committed() == {T0: 2, TopicPartition("t", 1): 3}
+
+
+def test_commits_that_are_all_refused_write_nothing() -> None:
+    stage = Stage()
+    (member,) = stage.stable(None)
+    entries = len(stage.log.entries)
+    reply = stage.ask(CommitsRequest((commit_of(9, member, 7), commit_of(9))))
+    assert isinstance(reply, CommitsReply)
+    assert all(isinstance(each, DlogError) for each in reply.replies)
+    assert len(stage.log.entries) == entries
+
+
+def test_together_commits_do_not_become_larger_than_an_entry_may_be() -> None:
+    stage = Stage(GroupConfig(entry_bytes_max=500))
+    commits = tuple(commit_of(1, partition=at) for at in range(10))
+    assert stage.code_of(CommitsRequest(commits)) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert stage.committed() == {}
 
 
 # --- bounds ------------------------------------------------------------------------------------

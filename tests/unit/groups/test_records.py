@@ -1,17 +1,24 @@
 """Bytes of records as Kafka writes them, and what is not a record."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from distributedlog.groups.machine import GroupMachine
 from distributedlog.groups.records import (
+    NO_EXPIRY,
     GroupMetadataRecord,
     GroupRecord,
     OffsetRecord,
+    StoredPosition,
     decode_record,
     encode_record,
+    encode_records,
     size_bound,
+    size_bounds,
 )
 from distributedlog.model.errors import MalformedMessageError
+from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -19,10 +26,11 @@ from distributedlog.protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from distributedlog.protocol.versioned import encode_versioned
 from tests.unit.groups.stage import Stage
 
-POSITION = OffsetCommitKey(group="g", topic="t", partition=3)
-OFFSET = OffsetRecord(POSITION, OffsetCommitValue(offset=7, leader_epoch=2, metadata="m", commit_timestamp=9))
+PLACE = TopicPartition("t", 3)
+OFFSET = OffsetRecord("g", PLACE, StoredPosition(7, 2, "m", 9))
 MEMBER = MemberMetadata(
     member_id="id",
     group_instance_id="i",
@@ -64,20 +72,59 @@ def test_a_group_has_kafkas_bytes() -> None:
 
 
 def test_a_position_with_its_own_expiry_is_written_in_the_version_that_has_it() -> None:
-    value = OffsetCommitValue(offset=7, metadata="", commit_timestamp=9, expire_timestamp=10)
-    key, data = encode_record(OffsetRecord(POSITION, value))
+    record = OffsetRecord("g", PLACE, StoredPosition(7, -1, "", 9, 10))
+    key, data = encode_record(record)
     assert data is not None
     assert data[:2] == b"\0\x01"
-    assert decode_record(key, data) == OffsetRecord(POSITION, value)
+    assert decode_record(key, data) == record
 
 
 @pytest.mark.parametrize(
-    "record", [OFFSET, METADATA, OffsetRecord(POSITION, None), GroupMetadataRecord(METADATA.key, None)]
+    "record", [OFFSET, METADATA, OffsetRecord("g", PLACE, None), GroupMetadataRecord(METADATA.key, None)]
 )
 def test_a_record_is_read_as_it_was_written_and_is_no_larger_than_was_said(record: GroupRecord) -> None:
     key, value = encode_record(record)
     assert decode_record(memoryview(key), None if value is None else memoryview(value)) == record
     assert len(key) + len(value or b"") <= size_bound(record)
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=30)
+int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+positions = st.builds(
+    OffsetRecord,
+    texts,
+    st.builds(TopicPartition, texts, int32s),
+    st.none() | st.builds(StoredPosition, int64s, int32s, texts, int64s, st.just(NO_EXPIRY) | int64s),
+)
+
+
+def by_the_messages(record: OffsetRecord) -> tuple[bytes, bytes | None]:
+    """The bytes that the classes of the messages give."""
+    topic, partition = record.partition
+    key = encode_versioned(OffsetCommitKey(group=record.group_id, topic=topic, partition=partition), 1)
+    if record.value is None:
+        return key, None
+    version = 3 if record.value.expire_timestamp == NO_EXPIRY else 1
+    return key, encode_versioned(OffsetCommitValue(**record.value._asdict()), version)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(positions, max_size=6))
+def test_positions_have_the_bytes_of_their_messages_and_are_no_larger_than_was_said(
+    records: list[OffsetRecord],
+) -> None:
+    mixed: list[GroupRecord] = [*records, METADATA, *records[::-1]]
+    expected = [by_the_messages(each) for each in records]
+    found = encode_records(mixed)
+    assert found == [*expected, encode_record(METADATA), *expected[::-1]]
+    assert sum(len(key) + len(value or b"") for key, value in found) <= size_bounds(mixed)
+    assert size_bounds(mixed) == sum(size_bound(each) for each in mixed)
+
+
+def test_a_text_that_no_record_can_hold_is_refused() -> None:
+    with pytest.raises(MalformedMessageError, match="32768 bytes"):
+        encode_record(OffsetRecord("g" * 32_768, PLACE, None))
+    encode_record(OffsetRecord("g" * 32_767, PLACE, None))
 
 
 def test_kinds_that_are_not_known_are_passed_over_and_versions_are_not() -> None:

@@ -16,7 +16,8 @@ from distributedlog.model.errors import (
     RecordTooLargeError,
     UnsupportedCompressionError,
 )
-from distributedlog.records.compression import Codec, compress, decompress, zstd
+from distributedlog.records.codecs import zstd
+from distributedlog.records.compression import Codec, compress, decompress
 from tests.unit.records.strategies import brief, codecs, thorough
 
 MIB = 1024 * 1024

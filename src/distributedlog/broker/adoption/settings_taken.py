@@ -18,17 +18,15 @@ from distributedlog.broker.adoption.kafka_image import BROKER_RESOURCE, TOPIC_RE
 from distributedlog.broker.config_layers import is_readable
 from distributedlog.broker.settings import SETTINGS, SYNONYMS
 from distributedlog.broker.settings_schema import spell
-from distributedlog.controller.configs import MIN_INSYNC_REPLICAS, check_settings
+from distributedlog.controller.configs import MIN_INSYNC_REPLICAS, TOPIC_SETTINGS, check_settings
 from distributedlog.controller.features import LEVEL_MAX, METADATA_FEATURE
 from distributedlog.controller.image import CLUSTER_DEFAULT, ConfigResource, MetadataImage, ResourceType
 from distributedlog.controller.persistent_map import PersistentMap
 from distributedlog.controller.quotas import QuotaEdit, edit_quotas, entity_of
 from distributedlog.controller.records import ClientQuotaChanged
-from distributedlog.model.config import LogConfig
 from distributedlog.model.errors import ConfigError, InvalidRequestError
 
 RETENTION: Final = "retention.ms"
-REPLICATION_SETTINGS: Final = frozenset({MIN_INSYNC_REPLICAS, "unclean.leader.election.enable"})
 OF_THE_PLACE: Final = (
     "listener",
     "advertised.",
@@ -59,7 +57,7 @@ def usable_topic_settings(topic: str, settings: Mapping[str, str]) -> tuple[dict
 
 
 def _why_unusable(topic: str, name: str, value: str) -> str | None:
-    if name not in LogConfig.by_name and name not in REPLICATION_SETTINGS:
+    if name not in TOPIC_SETTINGS:
         return "there is no such setting here"
     try:
         check_settings(ConfigResource(ResourceType.TOPIC, topic), {name: value})

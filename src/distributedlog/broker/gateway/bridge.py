@@ -22,6 +22,7 @@ from distributedlog.broker.addresses import Endpoint as Address
 from distributedlog.broker.context import ANONYMOUS, RequestContext
 from distributedlog.broker.dispatch import Answer
 from distributedlog.broker.gateway.batches import Round, TopicPlan
+from distributedlog.broker.gateway.charging import Caller, Charges, Stopwatch
 from distributedlog.broker.gateway.failures import failure, failure_of
 from distributedlog.broker.gateway.late import GATEWAY_LISTENER
 from distributedlog.broker.gateway.reading import SECTION_BYTES_MAX, AbortedRange
@@ -33,6 +34,7 @@ from distributedlog.broker.handlers.metadata import metadata
 from distributedlog.broker.handlers.produce import produce
 from distributedlog.broker.loops import post
 from distributedlog.broker.outgoing import SENDFILE_MIN, close_regions
+from distributedlog.broker.quotas import ClientQuotas
 from distributedlog.broker.server_metrics import ServerMetrics
 from distributedlog.broker.services import Services
 from distributedlog.control._generated import broker_service_pb2 as pb
@@ -72,7 +74,6 @@ from distributedlog.storage.files import FileRegion
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
-CLIENT_ID: Final = "gateway"
 PRODUCE_VERSION: Final = 12
 """The last that names topics by name; it names leaders, too."""
 FETCH_VERSION: Final = 17
@@ -143,6 +144,7 @@ class GatewayBridge:
         executor: Executor,
         metrics: ServerMetrics,
         why_not_ready: Callable[[], str | None],
+        quotas: ClientQuotas,
     ) -> None:
         """`executor` calls back on the data loop; `why_not_ready` is called there."""
         self.settings = services.settings
@@ -152,6 +154,7 @@ class GatewayBridge:
         self._executor = executor
         self._metrics = metrics
         self._why_not_ready = why_not_ready
+        self._charges = Charges(quotas, services.clock)
 
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """On the data loop.  Whoever cancels this cancels the work."""
@@ -184,36 +187,79 @@ class GatewayBridge:
 
         return await self._run(look())
 
-    async def plan(self, topics: Sequence[str], peer: str) -> dict[str, TopicPlan | pb.Failure]:
+    async def produce_wait_ms(self, caller: Caller) -> int:
+        """How long the caller is not to write, by its quotas."""
+
+        async def look() -> int:
+            return self._charges.produce_wait_ms(caller.client_id)
+
+        return await self._run(look()) if self._charges.is_on else 0
+
+    async def pay(self, caller: Caller, fetched_bytes: int) -> int:
+        """For what was sent since the last time; how long the caller is not to read."""
+
+        async def work() -> int:
+            self._charges.charge(caller.client_id, fetched_bytes=fetched_bytes)
+            return self._charges.fetch_wait_ms(caller.client_id)
+
+        return await self._run(work()) if self._charges.is_on else 0
+
+    def pay_last(self, caller: Caller, fetched_bytes: int) -> None:
+        """Of a stream that has ended: nobody waits."""
+        if self._charges.is_on:
+            post(
+                self._data_loop,
+                lambda: self._charges.charge(caller.client_id, fetched_bytes=fetched_bytes),
+            )
+
+    async def plan(self, topics: Sequence[str], caller: Caller) -> dict[str, TopicPlan | pb.Failure]:
         """What there is to know of topics before records are placed in them.  A topic that is not there is
         created, if the broker does that for Kafka's clients."""
-        return await self._run(_plan(self._services, topics, self._context(peer, METADATA_VERSION)))
+        return await self._run(_plan(self._services, topics, self._context(caller, METADATA_VERSION)))
 
     async def produce(
-        self, rounds: Sequence[Round], acks: int, timeout_ms: int, peer: str
+        self, rounds: Sequence[Round], acks: int, timeout_ms: int, caller: Caller, size_bytes: int
     ) -> list[list[Appended]]:
-        """What became of each batch, once that is known."""
-        context = self._context(peer, PRODUCE_VERSION, timeout_ms)
-        return await self._run(_produce(self._services, rounds, acks, timeout_ms, context))
+        """What became of each batch, once that is known.  `size_bytes` are charged."""
+        context = self._context(caller, PRODUCE_VERSION, timeout_ms)
+        watch = Stopwatch()
+
+        async def work() -> list[list[Appended]]:
+            self._charges.charge(caller.client_id, produced_bytes=size_bytes)
+            try:
+                return await _produce(self._services, rounds, acks, timeout_ms, context, watch)
+            finally:
+                self._charges.charge(caller.client_id, seconds=watch.seconds)
+
+        return await self._run(work())
 
     async def locate(
-        self, wanted: Sequence[Wanted], isolation: int, needs_end: bool, peer: str
+        self, wanted: Sequence[Wanted], isolation: int, needs_end: bool, caller: Caller
     ) -> list[Located]:
-        context = self._context(peer, LIST_OFFSETS_VERSION)
+        context = self._context(caller, LIST_OFFSETS_VERSION)
         return await self._run(_locate(self._services, wanted, isolation, needs_end, context))
 
     async def fetch(
-        self, positions: Sequence[Position], isolation: int, bytes_max: int, max_wait_ms: int, peer: str
+        self, positions: Sequence[Position], isolation: int, bytes_max: int, max_wait_ms: int, caller: Caller
     ) -> list[Chunk]:
         """What can be read; if nothing can, what can within `max_wait_ms`."""
         request = _fetch_request(positions, isolation, bytes_max, max_wait_ms)
-        context = self._context(peer, FETCH_VERSION, max_wait_ms)
-        return await self._run(_fetch(self._services, self._executor, request, positions, context))
+        context = self._context(caller, FETCH_VERSION, max_wait_ms)
+        watch = Stopwatch()
 
-    def _context(self, peer: str, version: int, patience_ms: int = 0) -> RequestContext:
+        async def work() -> list[Chunk]:
+            try:
+                return await _fetch(self._services, self._executor, request, positions, context, watch)
+            finally:
+                self._charges.charge(caller.client_id, seconds=watch.seconds)
+
+        return await self._run(work())
+
+    def _context(self, caller: Caller, version: int, patience_ms: int = 0) -> RequestContext:
         now_ms = self.clock.monotonic_ms()
         deadline_ms = now_ms + patience_ms + self.settings.request_timeout_ms
-        return RequestContext(ANONYMOUS, GATEWAY_LISTENER, CLIENT_ID, peer, 0, version, now_ms, deadline_ms)
+        peer, client_id = caller
+        return RequestContext(ANONYMOUS, GATEWAY_LISTENER, client_id, peer, 0, version, now_ms, deadline_ms)
 
 
 # --- on the data loop: handlers ----------------------------------------------------------------
@@ -322,13 +368,19 @@ def _topic_plan(services: Services, name: str) -> TopicPlan | pb.Failure:
 
 
 async def _produce(
-    services: Services, rounds: Sequence[Round], acks: int, timeout_ms: int, context: RequestContext
+    services: Services,
+    rounds: Sequence[Round],
+    acks: int,
+    timeout_ms: int,
+    context: RequestContext,
+    watch: Stopwatch,
 ) -> list[list[Appended]]:
     """Every round is handed in before any is waited for; others have their turn in between."""
     answers: list[Answer] = []
     try:
         for batches in rounds:
-            answers.append(produce(services, _produce_request(batches, acks, timeout_ms), context))
+            request = _produce_request(batches, acks, timeout_ms)
+            answers.append(watch.run(produce, services, request, context))
             await asyncio.sleep(0)
         responses = [await _answered(answer, ProduceResponse) for answer in answers]
     finally:
@@ -464,8 +516,9 @@ async def _fetch(
     request: FetchRequest,
     positions: Sequence[Position],
     context: RequestContext,
+    watch: Stopwatch,
 ) -> list[Chunk]:
-    response = await _answered(fetch(services, request, context), FetchResponse)
+    response = await _answered(watch.run(fetch, services, request, context), FetchResponse)
     by_key = {(each.topic_id, each.partition): each for each in positions}
     gateways = {each.node_id: Address(each.host, each.port) for each in response.node_endpoints}
     chunks = []

@@ -7,6 +7,8 @@ if the call as a whole failed, it travels beside the status:
     trailing metadata            holds
     dlog-failure-bin             the Failure
     grpc-status-details-bin      the same in a google.rpc.Status, as generic tools expect it
+    grpc-retry-pushback-ms       after what time to try again, where a quota says that; gRPC's clients that
+                                 retry by themselves heed it
 
 Which status a failure has says what the caller can do:
 
@@ -14,7 +16,7 @@ Which status a failure has says what the caller can do:
     NOT_FOUND            no such topic or partition
     OUT_OF_RANGE         no such offset: it was deleted, or is not written yet
     FAILED_PRECONDITION  another broker leads the partition: ask there
-    RESOURCE_EXHAUSTED   as much as is allowed is under way: later
+    RESOURCE_EXHAUSTED   as much as is allowed is under way, or the client's quota is used up: later
     DEADLINE_EXCEEDED    the acknowledgement did not come in time; it may come yet
     UNAVAILABLE          not now; for a produce, `outcome_unknown` says whether it may have happened
     DATA_LOSS            what is in the log is damaged
@@ -36,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 FAILURE_KEY: Final = "dlog-failure-bin"
 STATUS_DETAILS_KEY: Final = "grpc-status-details-bin"
+PUSHBACK_KEY: Final = "grpc-retry-pushback-ms"
 TYPE_URL: Final = "type.googleapis.com/dlog.v1.Failure"
 MESSAGE_LENGTH_MAX: Final = 1_000
 """In characters.  Trailing metadata has the text three times, and is small by nature."""
@@ -85,18 +88,22 @@ def status_of(failed: pb.Failure) -> StatusCode:
     return StatusCode.UNAVAILABLE if failed.retriable else StatusCode.INVALID_ARGUMENT
 
 
-async def abort(context: "ServicerContext[Any, Any]", failed: pb.Failure) -> NoReturn:
-    """Ends the call with the status that fits, and the failure beside it."""
+async def abort(
+    context: "ServicerContext[Any, Any]", failed: pb.Failure, retry_ms: int | None = None
+) -> NoReturn:
+    """Ends the call with the status that fits, and the failure beside it; and when to try again, if known."""
     status = status_of(failed)
     said = f"{failed.name} ({failed.code}): {failed.message}"
     packed = pb.StatusDetails.Packed(type_url=TYPE_URL, value=failed.SerializeToString())
     details = pb.StatusDetails(code=status.value[0], message=said, details=[packed])
+    pushback = () if retry_ms is None else ((PUSHBACK_KEY, str(retry_ms)),)
     await context.abort(
         status,
         said,
         (
             (FAILURE_KEY, failed.SerializeToString()),
             (STATUS_DETAILS_KEY, details.SerializeToString()),
+            *pushback,
         ),
     )
     raise AssertionError("an aborted call goes on")

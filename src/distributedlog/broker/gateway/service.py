@@ -10,6 +10,7 @@ Limits, beside those of gRPC itself (`control/options`: the size of a message, c
 
     Produce    PRODUCE_BYTES_MAX of all calls under way; beyond that RESOURCE_EXHAUSTED
     Fetch      STREAMS_MAX streams, DECOMPRESSED_BYTES_MAX of all opened batches (`streams`)
+    both       the quotas of their client (`charging`)
 
 A call before the node is ready is UNAVAILABLE.  A caller that goes away, or whose deadline is over, takes its
 call along; what was appended by then stays.  When the node stops, streams end with UNAVAILABLE.
@@ -28,6 +29,7 @@ from grpc.aio import ServicerContext
 from distributedlog.broker.gateway.batches import STEP_RECORDS, Placer, Round, TopicPlan, check, rounds_of
 from distributedlog.broker.gateway.bridge import Appended, GatewayBridge
 from distributedlog.broker.gateway.budget import ByteBudget
+from distributedlog.broker.gateway.charging import CLIENT_ID, CLIENT_ID_KEY, HOLD_MS_MAX, Caller
 from distributedlog.broker.gateway.failures import abort, defect, failure, failure_of
 from distributedlog.broker.gateway.late import GATEWAY_LISTENER
 from distributedlog.broker.gateway.metadata import check_names, metadata_of
@@ -35,9 +37,10 @@ from distributedlog.broker.gateway.reading import SECTION_BYTES_MAX
 from distributedlog.broker.gateway.streams import STALL_S, WRITE_TIMEOUT_S, FetchStream
 from distributedlog.control._generated import broker_service_pb2 as pb
 from distributedlog.control.gateway import BROKER_SERVICE
+from distributedlog.controller.quotas import NAME_LENGTH_MAX
 from distributedlog.model.config import MIB, MINUTE_MS
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import DlogError, InvalidRequestError, OverloadedError
+from distributedlog.model.errors import DlogError, InvalidRequestError, OverloadedError, ThrottledError
 from distributedlog.replication.contract import ACKS_ALL
 
 PRODUCE_BYTES_MAX: Final = 64 * MIB
@@ -115,6 +118,7 @@ class BrokerService:
         started_ms = self._bridge.clock.monotonic_ms()
         # Of a caller that does not wait for the end.  Streams are ended so as a rule.
         code = 0 if api == "Fetch" else int(ErrorCode.REQUEST_TIMED_OUT)
+        retry_ms = None
         try:
             try:
                 if self._is_closed or not self._is_open:
@@ -124,12 +128,14 @@ class BrokerService:
                 return answer
             except _FailedError as failed:
                 told = failed.failure
+            except ThrottledError as error:
+                told, retry_ms = failure_of(error), error.retry_ms
             except DlogError as error:
                 told = failure_of(error)
             except Exception:
                 told = defect(api)
             code = told.code
-            await abort(context, told)
+            await abort(context, told, retry_ms)
         finally:
             seconds = (self._bridge.clock.monotonic_ms() - started_ms) / 1000
             self._bridge.count(f"Gateway{api}", len(data), seconds, code)
@@ -148,25 +154,40 @@ class BrokerService:
             raise OverloadedError(f"{self._produce_bytes} bytes are being produced already: try again later")
         self._produce_bytes += len(data)
         try:
+            caller = _caller(context)
+            await self._wait_for_quota(caller, context.time_remaining())
             request = _parse(pb.ProduceRequest, data)
-            response = await self._append(
-                request, _timeout_ms(request, context, self._bridge), _peer(context)
-            )
+            timeout_ms = _timeout_ms(request, context, self._bridge)
+            response = await self._append(request, timeout_ms, caller, len(data))
         finally:
             self._produce_bytes -= len(data)
         _check_not_all_failed(response)
         return response.SerializeToString()
 
-    async def _append(self, request: pb.ProduceRequest, timeout_ms: int, peer: str) -> pb.ProduceResponse:
+    async def _wait_for_quota(self, caller: Caller, remaining_s: float | None) -> None:
+        """Holds the call back for a moment; ThrottledError if that is not enough."""
+        until_ms = self._bridge.clock.monotonic_ms() + HOLD_MS_MAX
+        if remaining_s is not None:
+            until_ms = min(until_ms, self._bridge.clock.monotonic_ms() + int(remaining_s * 1000))
+        while wait_ms := await self._bridge.produce_wait_ms(caller):
+            if self._bridge.clock.monotonic_ms() + wait_ms > until_ms:
+                raise ThrottledError(
+                    f"client {caller.client_id!r} has used up its quota: try again in {wait_ms} ms", wait_ms
+                )
+            await asyncio.sleep(wait_ms / 1000)
+
+    async def _append(
+        self, request: pb.ProduceRequest, timeout_ms: int, caller: Caller, size_bytes: int
+    ) -> pb.ProduceResponse:
         topics = await check(request)
-        plans = await self._bridge.plan(topics, peer)
+        plans = await self._bridge.plan(topics, caller)
         now_ms = self._bridge.clock.wall_ms()
         usable = {name: plan for name, plan in plans.items() if isinstance(plan, TopicPlan)}
         rounds, placed = await rounds_of(request, usable, self._placer, now_ms)
         results = await _blank_results(request, plans, placed, now_ms)
         acks = ACKS_ALL if request.acks == pb.ACKS_ALL else ACKS_LEADER
         if rounds:
-            appended = await self._bridge.produce(rounds, acks, timeout_ms, peer)
+            appended = await self._bridge.produce(rounds, acks, timeout_ms, caller, size_bytes)
             for batches, answers in zip(rounds, appended, strict=True):
                 await _take_results(results, batches, answers)
         return pb.ProduceResponse(results=results)
@@ -187,7 +208,7 @@ class BrokerService:
             _parse(pb.FetchRequest, data),
             self._bridge,
             context.write,
-            _peer(context),
+            _caller(context),
             budget=self.budget,
             threads=self._threads,
             stall_s=self._stall_s,
@@ -255,6 +276,11 @@ def _parse(kind: type[Q], data: bytes) -> Q:
         return kind.FromString(data)
     except DecodeError as error:
         raise InvalidRequestError(f"the message is no {kind.DESCRIPTOR.full_name}: {error}") from error
+
+
+def _caller(context: Context) -> Caller:
+    told = dict(context.invocation_metadata() or ()).get(CLIENT_ID_KEY)
+    return Caller(_peer(context), told[:NAME_LENGTH_MAX] if isinstance(told, str) and told else CLIENT_ID)
 
 
 def _peer(context: Context) -> str:

@@ -4,7 +4,8 @@
                    │           │                        or a bound of the call is reached
                    │           └─ the caller reads slowly: after STALL_S what was read ahead is dropped,
                    │              after WRITE_TIMEOUT_S without reading the stream is cut off
-                   └─ nothing there: parked on the data loop like any consumer, WAIT_MS_MAX at a time
+                   └─ nothing there: parked on the data loop like any consumer, WAIT_MS_MAX at a time;
+                      the client has used up its quota: nothing is read until it may have more (`charging`)
 
 What a stream holds is bounded: the bytes of one fetch (READ_BYTES, or one batch), one opened batch within the
 budget that all streams share, and one response.  The next fetch begins when the last one is written.  While
@@ -20,6 +21,7 @@ from typing import Final
 
 from distributedlog.broker.gateway.bridge import Chunk, GatewayBridge, Located, Position, Wanted
 from distributedlog.broker.gateway.budget import ByteBudget
+from distributedlog.broker.gateway.charging import Caller
 from distributedlog.broker.gateway.failures import failure, failure_of
 from distributedlog.broker.gateway.reading import SLICE_RECORDS, ChunkReader
 from distributedlog.control._generated import broker_service_pb2 as pb
@@ -38,6 +40,8 @@ RESPONSE_BYTES: Final = 256 * KIB
 RESPONSE_BYTES_MAX: Final = 2 * MIB
 """Below what gRPC's clients take without being told to: 4 MiB."""
 WAIT_MS_MAX: Final = 30 * SECOND_MS
+QUOTA_WAIT_MS_MAX: Final = 1 * SECOND_MS
+"""At a time: quotas change."""
 PAUSE_S: Final = 0.02
 """After a fetch that brought nothing: where nobody can be parked any more, it is answered at once."""
 STALL_S: Final = 1.0
@@ -96,7 +100,7 @@ class FetchStream:
         request: pb.FetchRequest,
         bridge: GatewayBridge,
         write: Write,
-        peer: str,
+        caller: Caller,
         *,
         budget: ByteBudget,
         threads: Executor,
@@ -106,7 +110,8 @@ class FetchStream:
         self._request = request
         self._bridge = bridge
         self._write_bytes = write
-        self._peer = peer
+        self._caller = caller
+        self._unpaid_bytes = 0
         self._budget = budget
         self._threads = threads
         self._stall_s = stall_s
@@ -127,13 +132,14 @@ class FetchStream:
         """Until the stream has ended; why, if every partition failed."""
         try:
             located = await self._bridge.locate(
-                wanted_of(self._request), self._isolation, self._request.until_end, self._peer
+                wanted_of(self._request), self._isolation, self._request.until_end, self._caller
             )
             for each in located:
                 await self._begin(each)
             await self._read_all()
         finally:
             self._drop()
+            self._bridge.pay_last(self._caller, self._unpaid_bytes)
         if len(self._failures) == self._partition_count:
             return self._failures[0]
         return None
@@ -155,12 +161,14 @@ class FetchStream:
     async def _read_all(self) -> None:
         idle_since_ms = self._bridge.clock.monotonic_ms()
         while self._open and self._is_wanting:
+            if await self._wait_for_quota():
+                idle_since_ms = self._bridge.clock.monotonic_ms()
             wait_ms = self._wait_ms(idle_since_ms)
             if wait_ms < 0:
                 return
             positions = list(self._open.values())
             self._chunks = await self._bridge.fetch(
-                positions, self._isolation, READ_BYTES, wait_ms, self._peer
+                positions, self._isolation, READ_BYTES, wait_ms, self._caller
             )
             records_left = self._records_left
             while self._chunks and self._is_wanting:
@@ -170,6 +178,17 @@ class FetchStream:
             if list(self._open.values()) == positions:
                 await asyncio.sleep(PAUSE_S)
             self._take_turns()
+
+    async def _wait_for_quota(self) -> bool:
+        """Pays for what was sent; whether there was a wait for more to be allowed."""
+        has_waited = False
+        while True:
+            unpaid_bytes, self._unpaid_bytes = self._unpaid_bytes, 0
+            wait_ms = await self._bridge.pay(self._caller, unpaid_bytes)
+            if not wait_ms:
+                return has_waited
+            has_waited = True
+            await asyncio.sleep(min(wait_ms, QUOTA_WAIT_MS_MAX) / 1000)
 
     def _take_turns(self) -> None:
         if self._open:
@@ -264,6 +283,7 @@ class FetchStream:
             )
             return
         del response
+        self._unpaid_bytes += len(data)
         writing = asyncio.ensure_future(self._write_bytes(data))
         try:
             await asyncio.wait({writing}, timeout=self._stall_s)

@@ -3,7 +3,8 @@
 Each resource stands for itself.  One that is in the request twice is refused both times.  The controller
 judges topics' settings; of brokers' settings it knows little, so they are checked here against the table of
 settings: what a running broker does not take over is refused, and so is a value that cannot be.  A name that
-this version does not know is accepted, as in Kafka: another broker may know it.
+this version does not know is accepted, as in Kafka: another broker may know it.  Groups' settings have their
+bounds from this broker.
 """
 
 from collections import Counter
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from distributedlog.broker.context import RequestContext
+from distributedlog.broker.coordinators import group_config
 from distributedlog.broker.handlers._asking import ask
 from distributedlog.broker.settings import SETTINGS, SYNONYMS
 from distributedlog.controller.configs import ConfigEdit
@@ -22,6 +24,7 @@ from distributedlog.controller.requests import (
     Outcome,
     failure,
 )
+from distributedlog.groups.consumer.settings import check as check_group
 from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.errors import ConfigError, InvalidRequestError
 
@@ -53,7 +56,7 @@ async def alter(
     replaces_all: bool,
 ) -> list[Outcome]:
     """What became of each change."""
-    refused = _refusals(services.settings.node_id, changes)
+    refused = _refusals(services, changes, replaces_all=replaces_all)
     wanted = [change for change in changes if change.resource not in refused]
     outcomes: Mapping[ConfigResource, Outcome] = {}
     if wanted:
@@ -74,15 +77,19 @@ def _editing(changes: Iterable[Change], validate_only: bool) -> IncrementalAlter
     return IncrementalAlterConfigsRequest(tuple(changes), validate_only)
 
 
-def _refusals(node_id: int, changes: Sequence[Change]) -> dict[ConfigResource, Outcome]:
+def _refusals(
+    services: "Services", changes: Sequence[Change], *, replaces_all: bool
+) -> dict[ConfigResource, Outcome]:
     counts = Counter(change.resource for change in changes)
     refused = {}
     for change in changes:
         try:
             if counts[change.resource] > 1:
                 raise InvalidRequestError(f"{change.resource.name!r} is in the request more than once")
-            _check(node_id, change)
-        except InvalidRequestError as error:
+            _check(services.settings.node_id, change)
+            if change.resource.kind == ResourceType.GROUP:
+                _check_of_group(services, change, replaces_all=replaces_all)
+        except (InvalidRequestError, ConfigError) as error:
             refused[change.resource] = failure(error)
     return refused
 
@@ -100,8 +107,19 @@ def _check(node_id: int, change: Change) -> None:
             raise InvalidRequestError(f"this is broker {node_id}: broker {name} changes its own settings")
         for edit in change.edits:
             _check_of_broker(edit)
-    elif kind != ResourceType.TOPIC:
+    elif kind not in (ResourceType.TOPIC, ResourceType.GROUP):
         raise InvalidRequestError(f"resources of type {kind} have no settings here")
+
+
+def _check_of_group(services: "Services", change: Change, *, replaces_all: bool) -> None:
+    """All that the group would have."""
+    before = {} if replaces_all else dict(services.metadata.image.settings_of(*change.resource).items())
+    for edit in change.edits:
+        if edit.op == ConfigOp.DELETE:
+            before.pop(edit.name, None)
+        elif edit.op == ConfigOp.SET and edit.value is not None:
+            before[edit.name] = edit.value
+    check_group(before, group_config(services.settings))
 
 
 def _check_of_broker(edit: ConfigEdit) -> None:

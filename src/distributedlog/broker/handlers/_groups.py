@@ -7,8 +7,8 @@ what it is told of a coordinator that does not answer: clients of groups know no
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import Answer
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from distributedlog.broker.services import Services
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 PATIENCE_MS: Final = 30 * MINUTE_MS
 """How long a member may wait for the others of its group, however long its own timeouts are."""
@@ -32,33 +33,57 @@ GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """Read, delete, describe, and describe and alter settings; without access control all are allowed."""
 
 
-def ask(
-    services: "Services", context: RequestContext, group_id: str, request: Request
-) -> "asyncio.Future[Reply]":
-    """The reply, once it is committed; else the DlogError to answer with."""
-    future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+class Asked:
+    """A coordinator has been asked.  This is whom it tells, and where the reply is waited for.
 
-    def done(outcome: Outcome[Reply]) -> None:
-        if future.done():  # the client is gone
-            return
-        if outcome.error is not None:
-            future.set_exception(outcome.error)
-        else:
-            future.set_result(outcome.value())
+    A reply that is there at once costs no future; one that comes later costs one, and no task.
+    """
 
-    services.groups.submit(group_id, request, context.deadline_ms, done)
-    return future
+    __slots__ = ("_future", "_make", "outcome")
+
+    def __init__(self) -> None:
+        self.outcome: Outcome[Reply] | None = None
+        self._future: asyncio.Future[Any] | None = None
+        self._make: Callable[[Reply], Any] = _as_it_is
+
+    def __call__(self, outcome: Outcome[Reply]) -> None:
+        self.outcome = outcome
+        if self._future is not None and not self._future.done():  # else the client is gone
+            self._settle(self._future, outcome)
+
+    def later(self, make: Callable[[Reply], T]) -> "asyncio.Future[T]":
+        """What `make` makes of the reply, once it is committed; else the DlogError to answer with."""
+        self._make = make
+        self._future = asyncio.get_running_loop().create_future()
+        if self.outcome is not None:
+            self._settle(self._future, self.outcome)
+        return self._future
+
+    def _settle(self, future: "asyncio.Future[Any]", outcome: Outcome[Reply]) -> None:
+        try:
+            future.set_result(self._make(outcome.value()))
+        except Exception as error:
+            future.set_exception(error)
+
+    def __await__(self) -> Generator[Any, None, Reply]:
+        return self.later(_as_it_is).__await__()
 
 
-def answer(asked: "asyncio.Future[Reply]", kind: type[R], make: Callable[[R], Message]) -> Answer:
+def _as_it_is(reply: Reply) -> Reply:
+    return reply
+
+
+def ask(services: "Services", context: RequestContext, group_id: str, request: Request) -> Asked:
+    asked = Asked()
+    services.groups.submit(group_id, request, context.deadline_ms, asked)
+    return asked
+
+
+def answer(asked: Asked, kind: type[R], make: Callable[[R], Message]) -> Answer:
     """The response that `make` makes of the reply, now or later."""
-    if asked.done():
-        return make(_of_kind(asked.result(), kind))
-    return _later(asked, kind, make)
-
-
-async def _later(asked: "asyncio.Future[Reply]", kind: type[R], make: Callable[[R], Message]) -> Message:
-    return make(_of_kind(await asked, kind))
+    if asked.outcome is not None:
+        return make(_of_kind(asked.outcome.value(), kind))
+    return asked.later(lambda reply: make(_of_kind(reply, kind)))
 
 
 def _of_kind(reply: Reply, kind: type[R]) -> R:
@@ -66,9 +91,9 @@ def _of_kind(reply: Reply, kind: type[R]) -> R:
     return reply
 
 
-async def each_reply(asked: "list[asyncio.Future[Reply]]", kind: type[R]) -> list[R | DlogError]:
+async def each_reply(asked: list[Asked], kind: type[R]) -> list[R | DlogError]:
     """Of requests that stand for themselves: the reply to each, or what it came to."""
-    replies = await asyncio.gather(*asked, return_exceptions=True)
+    replies = await asyncio.gather(*(each.later(_as_it_is) for each in asked), return_exceptions=True)
     found: list[R | DlogError] = []
     for reply in replies:
         if isinstance(reply, DlogError):

@@ -1,10 +1,11 @@
-"""DescribeConfigs: the settings of topics and of this broker, and where they come from.
+"""DescribeConfigs: the settings of topics, of groups and of this broker, and where they come from.
 
     resource              settings
     2 topic               those a topic can have, its own or in force from the broker
     4 broker, own id      all of the node, and what else the metadata log has for it
     4 broker, no name     what is set for all brokers while they run
     4 broker, other id    INVALID_REQUEST: only that broker itself knows what it was started with
+    32 group              those a group can have, its own or in force from the broker; it need not be there
     other                 INVALID_REQUEST
 
 A setting that this version does not know may hide a secret: its value is not told.  Keys that are asked for
@@ -15,7 +16,13 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from distributedlog.broker.config_layers import TOPIC_SETTINGS, ConfigLayers, ConfigSource, Layer
+from distributedlog.broker.config_layers import (
+    GROUP_SETTINGS,
+    TOPIC_SETTINGS,
+    ConfigLayers,
+    ConfigSource,
+    Layer,
+)
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import Answer, handles
 from distributedlog.broker.handlers._configs import broker_id_of
@@ -115,18 +122,20 @@ class _Description:
         keys = frozenset(resource.configuration_keys or ())
         entries = _entries(self._node_id, self._image, self._layers, resource)
         if resource.resource_type != ResourceType.TOPIC:
-            return self._told(entries, keys, is_topic=False)
+            is_group = resource.resource_type == ResourceType.GROUP
+            return self._told(entries, keys, is_changed_at_will=is_group)
         if self._image.settings_of(ResourceType.TOPIC, resource.resource_name):
-            return self._told(entries, keys, is_topic=True)
+            return self._told(entries, keys, is_changed_at_will=True)
         configs = self._of_plain_topics.get(keys)
         if configs is None:
-            configs = self._of_plain_topics[keys] = self._told(entries, keys, is_topic=True)
+            configs = self._of_plain_topics[keys] = self._told(entries, keys, is_changed_at_will=True)
         return configs
 
     def _told(
-        self, entries: Iterable[Entry], keys: frozenset[str], *, is_topic: bool
+        self, entries: Iterable[Entry], keys: frozenset[str], *, is_changed_at_will: bool
     ) -> list[DescribeConfigsResourceResult]:
-        return [_tell(self._request, is_topic, *entry) for entry in entries if not keys or entry[0] in keys]
+        told = (entry for entry in entries if not keys or entry[0] in keys)
+        return [_tell(self._request, is_changed_at_will, *entry) for entry in told]
 
 
 # --- which settings a resource has ---------------------------------------------------------------
@@ -141,6 +150,10 @@ def _entries(
         if name not in image.topic_ids:
             raise UnknownTopicError(f"there is no topic {name!r}")
         return _of_topic(layers, dict(image.settings_of(ResourceType.TOPIC, name).items()))
+    if resource.resource_type == ResourceType.GROUP:
+        if not name:
+            raise InvalidRequestError("groups have no settings in common: name one")
+        return _of_group(layers, dict(image.settings_of(ResourceType.GROUP, name).items()))
     if resource.resource_type != ResourceType.BROKER:
         raise InvalidRequestError(f"resources of type {resource.resource_type} have no settings here")
     if name == CLUSTER_DEFAULT:
@@ -153,6 +166,11 @@ def _entries(
 def _of_topic(layers: ConfigLayers, own: Mapping[str, str]) -> Iterator[Entry]:
     for name, setting in TOPIC_SETTINGS.items():
         yield name, setting, layers.of_topic(setting, own)
+
+
+def _of_group(layers: ConfigLayers, own: Mapping[str, str]) -> Iterator[Entry]:
+    for name, setting in GROUP_SETTINGS.items():
+        yield name, setting, layers.of_group(name, own)
 
 
 def _of_cluster(layers: ConfigLayers) -> Iterator[Entry]:
@@ -177,7 +195,11 @@ def _of_node(layers: ConfigLayers) -> Iterator[Entry]:
 
 
 def _tell(
-    request: DescribeConfigsRequest, is_topic: bool, name: str, setting: Setting | None, layers: list[Layer]
+    request: DescribeConfigsRequest,
+    is_changed_at_will: bool,
+    name: str,
+    setting: Setting | None,
+    layers: list[Layer],
 ) -> DescribeConfigsResourceResult:
     is_sensitive = setting is None
     synonyms = [
@@ -190,7 +212,7 @@ def _tell(
     return DescribeConfigsResourceResult(
         name=name,
         value=None if is_sensitive else layers[0].value,
-        read_only=not is_topic and (setting is None or not setting.is_dynamic),
+        read_only=not is_changed_at_will and (setting is None or not setting.is_dynamic),
         config_source=layers[0].source,
         is_sensitive=is_sensitive,
         synonyms=synonyms if request.include_synonyms else [],

@@ -16,13 +16,12 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from distributedlog.broker.context import RequestContext
-from distributedlog.broker.coordinators import OFFSETS_TOPIC
 from distributedlog.broker.dispatch import Answer, handles
 from distributedlog.broker.handlers._asking import ask
 from distributedlog.broker.handlers._cluster import NO_NODE, endpoint_of
 from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.requests import CreateTopicsRequest, NewTopic, TopicsReply
-from distributedlog.groups.placement import partition_of
+from distributedlog.groups.placement import OFFSETS_TOPIC, partition_of
 from distributedlog.model.config import SECOND_MS
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError

@@ -3,7 +3,8 @@
     type                   what is listed
     2 topic                all topics
     4 broker               all brokers that the client can reach
-    8, 16, 32              nothing: loggers, client metrics and groups have no settings here
+    32 group               all groups that have settings of their own, whether or not they are there
+    8, 16                  nothing: loggers and client metrics have no settings here
     other                  UNSUPPORTED_VERSION
 
 No type means all of them.  Version 0 lists client metrics only.
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from distributedlog.broker.services import Services
 
 CLIENT_METRICS: Final = 16
-TYPES: Final = (ResourceType.TOPIC, ResourceType.BROKER, 8, CLIENT_METRICS, 32)
+TYPES: Final = (ResourceType.TOPIC, ResourceType.BROKER, 8, CLIENT_METRICS, ResourceType.GROUP)
 
 
 @handles(ListConfigResourcesRequest, versions=(0, 1))
@@ -53,4 +54,6 @@ def _names(image: MetadataImage, listener: str, kind: int) -> list[str]:
         return sorted(image.topic_ids)
     if kind == ResourceType.BROKER:
         return [str(node.node_id) for node in nodes_on(image, listener)]
+    if kind == ResourceType.GROUP:
+        return sorted(resource.name for resource in image.configs if resource.kind == kind)
     return []

@@ -4,16 +4,14 @@ While some of its coordinators are still reading their logs back, it says so wit
 cluster is only whole when all brokers have answered without error.
 """
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import handles
-from distributedlog.broker.handlers._groups import each_reply
-from distributedlog.groups.requests import GroupListing, ListReply, ListRequest, Reply
+from distributedlog.broker.handlers._groups import Asked, each_reply
+from distributedlog.groups.requests import GroupListing, ListReply, ListRequest
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
-from distributedlog.ports.executor import Outcome
 from distributedlog.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -46,21 +44,10 @@ async def list_groups(
 
 
 async def _replies(services: "Services", context: RequestContext) -> list[ListReply | DlogError]:
-    loop = asyncio.get_running_loop()
-    asked: list[asyncio.Future[Reply]] = []
+    asked = []
     for coordinator in services.groups.all_active():
-        future: asyncio.Future[Reply] = loop.create_future()
-
-        def done(outcome: Outcome[Reply], future: "asyncio.Future[Reply]" = future) -> None:
-            if future.done():
-                return
-            if outcome.error is not None:
-                future.set_exception(outcome.error)
-            else:
-                future.set_result(outcome.value())
-
-        coordinator.submit(ListRequest(), context.deadline_ms, done)
-        asked.append(future)
+        asked.append(Asked())
+        coordinator.submit(ListRequest(), context.deadline_ms, asked[-1])
     return await each_reply(asked, ListReply)
 
 

@@ -3,13 +3,21 @@
 Partitions that are not there are refused one by one; the others are stored together, in one batch, and
 answered when it is committed.  What is wrong with the group or the member is told of every partition.
 Topics are named by id from version 10 on.
+
+Every consumer commits every few seconds, so what is done for each position is kept short: tuples are made
+past their constructors, which cost several times as much, and what is said of a partition whose position was
+taken is the same object in every answer.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
 
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import Answer, handles
 from distributedlog.broker.handlers._groups import answer, ask, told
+from distributedlog.broker.topics_seen import TopicsSeen
 from distributedlog.controller.image import MetadataImage, Topic
 from distributedlog.groups.requests import CommitReply, CommitRequest, Position
 from distributedlog.model.error_codes import ErrorCode
@@ -25,61 +33,63 @@ from distributedlog.protocol.messages.offset_commit import (
 if TYPE_CHECKING:
     from distributedlog.broker.services import Services
 
-MEMBER_EPOCHS_SINCE = 9
-TOPIC_IDS_SINCE = 10
+MEMBER_EPOCHS_SINCE: Final = 9
+TOPIC_IDS_SINCE: Final = 10
+SHARED_PLACES_MAX: Final = 1024
+_SEEN: Final = TopicsSeen()
+_TAKEN: Final = ErrorCode.NONE  # looked up once: an enum's members are slow to reach
 
 
 def _refuse(
     request: OffsetCommitRequest, context: RequestContext, code: ErrorCode, text: str
 ) -> OffsetCommitResponse:
-    response = _blank(request)
-    for topic in response.topics:
-        for partition in topic.partitions:
-            partition.error_code = told(code)
-    return response
+    return _response(request, repeat(told(code)))
 
 
 @handles(OffsetCommitRequest, versions=(2, 10), refuse=_refuse)
 def offset_commit(services: "Services", request: OffsetCommitRequest, context: RequestContext) -> Answer:
-    image = services.metadata.image
-    response = _blank(request)
-    positions: list[Position] = []
-    accepted: list[OffsetCommitResponsePartition] = []
-    for topic, answered in zip(request.topics, response.topics, strict=True):
-        known = _topic(image, topic, context.api_version)
-        for partition, place in zip(topic.partitions, answered.partitions, strict=True):
-            if known is None or partition.partition_index not in known.partitions:
-                place.error_code = _absent(known, context.api_version)
-                continue
-            accepted.append(place)
-            positions.append(
-                Position(
-                    TopicPartition(known.name, partition.partition_index),
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata or "",
-                )
-            )
+    positions, refused = _sorted_out(services.metadata.image, request, context.api_version)
     asked = CommitRequest(
-        group_id=request.group_id,
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        generation=request.generation_id_or_member_epoch,
-        positions=tuple(positions),
-        retention_ms=None if request.retention_time_ms < 0 else request.retention_time_ms,
-        knows_epochs=context.api_version >= MEMBER_EPOCHS_SINCE,
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        positions,
+        None if request.retention_time_ms < 0 else request.retention_time_ms,
+        context.api_version >= MEMBER_EPOCHS_SINCE,
     )
 
     def respond(reply: CommitReply) -> OffsetCommitResponse:
-        for place, error in zip(accepted, reply.errors, strict=True):
-            place.error_code = error
-        return response
+        return _response(request, _merged(reply.errors, refused) if refused else reply.errors)
 
     return answer(ask(services, context, request.group_id, asked), CommitReply, respond)
 
 
+def _sorted_out(
+    image: MetadataImage, request: OffsetCommitRequest, version: int
+) -> tuple[tuple[Position, ...], Mapping[int, ErrorCode]]:
+    """The positions in partitions that are there; and what is said of the others, by place in the request."""
+    positions: list[Position] = []
+    refused: dict[int, ErrorCode] = {}
+    for topic in request.topics:
+        known = _topic(image, topic, version)
+        name, count = ("", 0) if known is None else (known.name, len(known.partitions))
+        for each in topic.partitions:
+            index = each.partition_index
+            if not 0 <= index < count:  # a topic's partitions are numbered without gaps
+                refused[len(positions) + len(refused)] = _absent(known, version)
+                continue
+            partition = tuple.__new__(TopicPartition, (name, index))
+            metadata = each.committed_metadata or ""
+            position = (partition, each.committed_offset, each.committed_leader_epoch, metadata)
+            positions.append(tuple.__new__(Position, position))
+    return tuple(positions), refused
+
+
 def _topic(image: MetadataImage, topic: OffsetCommitRequestTopic, version: int) -> Topic | None:
-    return image.topics.get(topic.topic_id) if version >= TOPIC_IDS_SINCE else image.topic_named(topic.name)
+    if version >= TOPIC_IDS_SINCE:
+        return _SEEN.with_id(image, topic.topic_id)
+    return _SEEN.named(image, topic.name)
 
 
 def _absent(known: Topic | None, version: int) -> ErrorCode:
@@ -88,18 +98,39 @@ def _absent(known: Topic | None, version: int) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _blank(request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """The response with a place for every partition, none of which has an error yet."""
+# --- the response ------------------------------------------------------------------------------
+
+
+def _merged(errors: Sequence[ErrorCode], refused: Mapping[int, ErrorCode]) -> list[ErrorCode]:
+    """In the order of the request."""
+    others = iter(errors)
+    places = range(len(errors) + len(refused))
+    return [refused[place] if place in refused else next(others) for place in places]
+
+
+def _response(request: OffsetCommitRequest, codes: Iterable[ErrorCode]) -> OffsetCommitResponse:
+    """With a code for every partition, in the order of the request."""
+    left = iter(codes)
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    OffsetCommitResponsePartition(partition_index=each.partition_index)
-                    for each in topic.partitions
+                    _taken(each.partition_index) if code is _TAKEN else _told(each.partition_index, code)
+                    for each, code in zip(topic.partitions, left, strict=False)  # the next topic's are left
                 ],
             )
             for topic in request.topics
         ]
     )
+
+
+@lru_cache(SHARED_PLACES_MAX)
+def _taken(index: int) -> OffsetCommitResponsePartition:
+    """In many answers at once: nobody changes it."""
+    return _told(index, _TAKEN)
+
+
+def _told(index: int, code: ErrorCode) -> OffsetCommitResponsePartition:
+    return OffsetCommitResponsePartition(partition_index=index, error_code=code)

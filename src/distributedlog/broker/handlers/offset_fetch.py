@@ -11,14 +11,14 @@ so: "no position" is only said by one that knows.  A position that a transaction
 refused to those who want stable ones only; offsets are not committed in transactions here.
 """
 
-import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import Answer, handles
-from distributedlog.broker.handlers._groups import answer, ask, each_reply, told
+from distributedlog.broker.handlers._groups import Asked, answer, ask, each_reply, told
 from distributedlog.controller.image import MetadataImage
-from distributedlog.groups.requests import FetchOffsetsReply, FetchOffsetsRequest, Position, Reply
+from distributedlog.groups.requests import FetchOffsetsReply, FetchOffsetsRequest, Position
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
@@ -41,6 +41,10 @@ BATCHED_SINCE = 8
 TOPIC_IDS_SINCE = 10
 NO_OFFSET = -1
 NO_EPOCH = -1
+_NONE: Final = ErrorCode.NONE  # looked up once: an enum's members are slow to reach
+
+Places = Mapping[tuple[str, int], Position]
+"""By topic and partition."""
 
 
 class Wanted(NamedTuple):
@@ -84,8 +88,8 @@ def offset_fetch(services: "Services", request: OffsetFetchRequest, context: Req
     wanted = None
     if request.topics is not None:
         wanted = [Wanted(each.name, ZERO_UUID, each.partition_indexes) for each in request.topics]
-    future = _ask(services, context, request.group_id, wanted)
-    return answer(future, FetchOffsetsReply, lambda reply: _one(wanted, reply))
+    asked = _ask(services, context, request.group_id, wanted)
+    return answer(asked, FetchOffsetsReply, lambda reply: _one(wanted, reply))
 
 
 def _ask(
@@ -95,14 +99,17 @@ def _ask(
     wanted: list[Wanted] | None,
     member_id: str | None = None,
     epoch: int = NO_EPOCH,
-) -> "asyncio.Future[Reply]":
+) -> Asked:
     partitions = None
     if wanted is not None:
+        new = tuple.__new__  # past the constructor, which costs several times as much
         partitions = tuple(
-            TopicPartition(each.name, index)
-            for each in wanted
-            if each.name is not None
-            for index in each.partitions
+            [
+                new(TopicPartition, (each.name, index))
+                for each in wanted
+                if each.name is not None
+                for index in each.partitions
+            ]
         )
     return ask(services, context, group_id, FetchOffsetsRequest(group_id, partitions, member_id, epoch))
 
@@ -111,26 +118,39 @@ def _ask(
 
 
 def _one(wanted: list[Wanted] | None, reply: FetchOffsetsReply) -> OffsetFetchResponse:
-    found = {each.partition: each for each in reply.positions}
-    topics = []
-    for each in _wanted_of(reply) if wanted is None else wanted:
-        partitions = []
-        for index in each.partitions:
-            position = found.get(TopicPartition(each.name or "", index), _nowhere(each, index))
-            partitions.append(
-                OffsetFetchResponsePartition(
-                    partition_index=index,
-                    committed_offset=position.offset,
-                    committed_leader_epoch=position.leader_epoch,
-                    metadata=position.metadata,
-                )
+    found = _by_place(reply)
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=each.name or "",
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=offset,
+                        committed_leader_epoch=leader_epoch,
+                        metadata=metadata,
+                    )
+                    for index, offset, leader_epoch, metadata in _stands(each, found)
+                ],
             )
-        topics.append(OffsetFetchResponseTopic(name=each.name or "", partitions=partitions))
-    return OffsetFetchResponse(topics=topics)
+            for each in (_wanted_of(reply) if wanted is None else wanted)
+        ]
+    )
 
 
-def _nowhere(wanted: Wanted, index: int) -> Position:
-    return Position(TopicPartition(wanted.name or "", index), NO_OFFSET, -1, "")
+def _by_place(reply: FetchOffsetsReply) -> Places:
+    return {each.partition: each for each in reply.positions}
+
+
+def _stands(wanted: Wanted, found: Places) -> Iterator[tuple[int, int, int, str]]:
+    """Of each partition its number, offset, leader epoch and metadata."""
+    name = wanted.name or ""
+    for index in wanted.partitions:
+        position = found.get((name, index))
+        if position is None:
+            yield index, NO_OFFSET, NO_EPOCH, ""
+        else:
+            yield index, position.offset, position.leader_epoch, position.metadata
 
 
 def _wanted_of(reply: FetchOffsetsReply) -> list[Wanted]:
@@ -192,23 +212,21 @@ def _with_ids(image: MetadataImage, wanted: list[Wanted], version: int) -> list[
 
 
 def _topics(wanted: list[Wanted], reply: FetchOffsetsReply) -> list[OffsetFetchResponseTopics]:
-    found = {each.partition: each for each in reply.positions}
-    topics = []
-    for each in wanted:
-        error = ErrorCode.UNKNOWN_TOPIC_ID if each.name is None else ErrorCode.NONE
-        partitions = []
-        for index in each.partitions:
-            position = found.get(TopicPartition(each.name or "", index), _nowhere(each, index))
-            partitions.append(
+    found = _by_place(reply)
+    return [
+        OffsetFetchResponseTopics(
+            name=each.name or "",
+            topic_id=each.topic_id,
+            partitions=[
                 OffsetFetchResponsePartitions(
                     partition_index=index,
-                    committed_offset=position.offset,
-                    committed_leader_epoch=position.leader_epoch,
-                    metadata=position.metadata,
-                    error_code=error,
+                    committed_offset=offset,
+                    committed_leader_epoch=leader_epoch,
+                    metadata=metadata,
+                    error_code=ErrorCode.UNKNOWN_TOPIC_ID if each.name is None else _NONE,
                 )
-            )
-        topics.append(
-            OffsetFetchResponseTopics(name=each.name or "", topic_id=each.topic_id, partitions=partitions)
+                for index, offset, leader_epoch, metadata in _stands(each, found)
+            ],
         )
-    return topics
+        for each in wanted
+    ]

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from distributedlog.control._generated import common_pb2
 from distributedlog.control._generated import controller_pb2 as pb
-from distributedlog.control.contract import ControllerReply
+from distributedlog.control.contract import ControllerReply, Identity
 from distributedlog.control.conversion import brokers, configs, partitions, quorum, quotas, topics
 from distributedlog.control.conversion.checks import Budget
 from distributedlog.control.conversion.errors import error, error_from
@@ -36,13 +36,6 @@ SUBMIT_BYTES_MAX: Final = 8 * 1024 * 1024
 REPLY_BYTES_MAX: Final = 15 * 1024 * 1024
 
 M = TypeVar("M", bound=Message)
-
-
-class Identity(NamedTuple):
-    """Who a node is to the others."""
-
-    cluster_id: str
-    node_id: int
 
 
 class _Kind(NamedTuple):

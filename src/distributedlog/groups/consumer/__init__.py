@@ -14,5 +14,6 @@ classic_members  JoinGroup, SyncGroup, Heartbeat, LeaveGroup of clients that spe
 moving           a group between the two protocols: empty, or with its members
 describing       ConsumerGroupDescribe
 positions        who may commit and fetch
+settings         what a group has set for itself
 groups           all consumer groups of a coordinator
 """

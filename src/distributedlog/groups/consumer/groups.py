@@ -18,6 +18,7 @@ from distributedlog.groups.consumer.group import ConsumerGroup, Draft
 from distributedlog.groups.consumer.member import IS_AWAY, JOINS, LEAVES, Member
 from distributedlog.groups.consumer.patterns import Patterns
 from distributedlog.groups.consumer.planning import Sight
+from distributedlog.groups.consumer.settings import turn_under
 from distributedlog.groups.consumer.topics import Topics
 from distributedlog.groups.records import ConsumerRecord, GroupRecord, size_bound
 from distributedlog.groups.requests import (
@@ -79,12 +80,14 @@ class ConsumerGroups:
             yield from group.records()
 
     def activated(self, turn: Turn) -> None:
+        topics = self._topics()
         for group in self.by_id.values():
             if not group.members:
                 self._empty_since_ms[group.group_id] = turn.wall_ms
+            own = turn_under(topics.group_settings(group.group_id), turn)
             for member in group.members.values():
-                sessions.keep_alive(group.group_id, member, turn)
-                sessions.watch_revocation(group.group_id, None, member, turn)
+                sessions.keep_alive(group.group_id, member, own)
+                sessions.watch_revocation(group.group_id, None, member, own)
 
     # --- looking -------------------------------------------------------------------------------
 
@@ -105,9 +108,10 @@ class ConsumerGroups:
 
     def heartbeat(self, request: ConsumerHeartbeatRequest, turn: Turn) -> ConsumerHeartbeatReply:
         heartbeat.check_request(request, turn.config)
+        sight = self.sight()
+        turn = turn_under(sight.topics.group_settings(request.group_id), turn)
         if request.epoch in (LEAVES, IS_AWAY):
             return self._leave(request, turn)
-        sight = self.sight()
         group = self.by_id.get(request.group_id)
         if group is not None and self._seen.get(group.group_id) is sight.topics.mark:
             quiet = heartbeat.nothing_new(group, request)
@@ -273,6 +277,7 @@ class ConsumerGroups:
     def deadline_over(self, key: TimerKey, due_ms: int, turn: Turn) -> None:
         group = self.by_id[key.group_id]
         member = group.members[key.member_id]
+        turn = turn_under(self._topics().group_settings(key.group_id), turn)
         if key.timer is Timer.CONSUMER_SESSION and sessions.is_excused(key, due_ms, member, turn):
             return
         self.remove(group, [member], turn)

@@ -1,10 +1,11 @@
-"""What a coordinator sees of the cluster's topics.  The broker gives it, from its image of the metadata.
+"""What a coordinator sees of the cluster's topics, and of groups' own settings.  The broker gives it, from
+its image of the metadata.
 
 Nothing here is replayed: two coordinators may see the topics at different times.  What was made of them (an
 assignment, the topics that a pattern stood for) is written down, and that is replayed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from distributedlog.model.ids import Uuid
@@ -53,6 +54,10 @@ class Topics(Protocol):
         """That a pattern may stand for: internal topics are not among them."""
         ...
 
+    def group_settings(self, group_id: str) -> Mapping[str, str]:
+        """Those that the group has for itself."""
+        ...
+
 
 class NoTopics:
     """Of a coordinator that nobody has shown any."""
@@ -69,6 +74,9 @@ class NoTopics:
 
     def names(self) -> Iterable[str]:
         return ()
+
+    def group_settings(self, group_id: str) -> Mapping[str, str]:
+        return {}
 
 
 NO_TOPICS = NoTopics()

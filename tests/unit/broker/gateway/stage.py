@@ -14,12 +14,14 @@ from distributedlog.broker.addresses import Endpoint as Address
 from distributedlog.broker.delayed import Delayed
 from distributedlog.broker.fetch_sessions import FetchSessionCache
 from distributedlog.broker.gateway.bridge import GatewayBridge
+from distributedlog.broker.gateway.charging import CLIENT_ID_KEY
 from distributedlog.broker.gateway.failures import FAILURE_KEY
 from distributedlog.broker.gateway.late import GATEWAY_LISTENER
 from distributedlog.broker.gateway.service import BrokerService
 from distributedlog.broker.loops import LoopScheduler
 from distributedlog.broker.metrics import BrokerMetrics
 from distributedlog.broker.partitions import PartitionSet, PostingExecutor
+from distributedlog.broker.quotas import ClientQuotas
 from distributedlog.broker.services import Services
 from distributedlog.broker.settings import NodeSettings
 from distributedlog.control._generated import broker_service_pb2 as pb
@@ -63,6 +65,7 @@ class GatewayStage:
         self.metadata = Metadata()
         self.clock = SystemClock()
         self.metrics = BrokerMetrics()
+        self.quotas = ClientQuotas()
         self.not_ready: str | None = None
         self._limits = limits
         self._parked_max = parked_max
@@ -107,7 +110,9 @@ class GatewayStage:
             groups=absent,
             metrics=self.metrics,
         )
-        self.bridge = GatewayBridge(services, loop, executor, self.metrics, lambda: self.not_ready)
+        self.bridge = GatewayBridge(
+            services, loop, executor, self.metrics, lambda: self.not_ready, self.quotas
+        )
         self.service = BrokerService(self.bridge, ME, **self._limits)
         self._server = GatewayServer()
         self._server.add(BROKER_SERVICE, self.service.handler())
@@ -200,14 +205,15 @@ class GatewayStage:
         )
         return stub(request, **call)
 
-    def stream(self, *positions: pb.FetchPosition, **fields: Any) -> Any:
+    def stream(self, *positions: pb.FetchPosition, client_id: str | None = None, **fields: Any) -> Any:
         """The call of a Fetch, to be iterated or read."""
         stub: Any = self.channel.unary_stream(
             f"/{BROKER_SERVICE}/Fetch",
             request_serializer=pb.FetchRequest.SerializeToString,
             response_deserializer=pb.FetchResponse.FromString,
         )
-        return stub(pb.FetchRequest(positions=positions, **fields))
+        named = None if client_id is None else ((CLIENT_ID_KEY, client_id),)
+        return stub(pb.FetchRequest(positions=positions, **fields), metadata=named)
 
     async def read(self, stream: Any) -> list[pb.FetchResponse]:
         """What is left of a stream."""

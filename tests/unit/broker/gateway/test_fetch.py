@@ -10,6 +10,7 @@ import pytest
 
 from distributedlog.broker.addresses import Endpoint as Address
 from distributedlog.broker.gateway.budget import ByteBudget
+from distributedlog.broker.gateway.charging import Caller
 from distributedlog.broker.gateway.reading import SECTION_BYTES_MAX, SLICE_RECORDS
 from distributedlog.broker.gateway.streams import POSITIONS_MAX, RESPONSE_BYTES, FetchStream
 from distributedlog.control._generated import broker_service_pb2 as pb
@@ -351,7 +352,7 @@ def test_a_slow_reader_holds_little_and_loses_nothing(tmp_path: Path) -> None:
             with ThreadPoolExecutor(1) as threads:
                 request = pb.FetchRequest(positions=[position()], until_end=True)
                 stream = FetchStream(
-                    request, stage.bridge, write, "", budget=budget, threads=threads, stall_s=0.01
+                    request, stage.bridge, write, Caller(""), budget=budget, threads=threads, stall_s=0.01
                 )
                 running = asyncio.ensure_future(stream.run())
                 await stage.until(lambda: bool(held_bytes))

@@ -13,7 +13,7 @@ from distributedlog.protocol.messages.describe_configs import (
 )
 from tests.unit.broker.handlers.admin_stage import Broker, versions_of
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 EVERY = versions_of(DescribeConfigsRequest)
 
 

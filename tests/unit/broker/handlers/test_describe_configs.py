@@ -4,6 +4,7 @@ from distributedlog.broker.config_layers import TOPIC_SETTINGS
 from distributedlog.broker.handlers.describe_configs import SLICE_RESOURCES
 from distributedlog.broker.settings import SETTINGS
 from distributedlog.broker.settings_loading import load_settings
+from distributedlog.controller import configs as controller
 from distributedlog.model.config import LogConfig
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.protocol.messages.describe_configs import (
@@ -12,7 +13,7 @@ from distributedlog.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 from tests.unit.broker.handlers.admin_stage import Broker
-from tests.unit.broker.handlers.config_requests import BROKER, EVERY, TOPIC, describe, one, store
+from tests.unit.broker.handlers.config_requests import BROKER, EVERY, GROUP, TOPIC, describe, one, store
 
 OF_TOPIC, OF_BROKER, OF_CLUSTER, STATIC, DEFAULT = 1, 2, 3, 4, 5
 BOOLEAN, INT, LONG, DOUBLE, LIST = 1, 3, 5, 6, 7
@@ -140,7 +141,7 @@ def test_keys_choose_and_unknown_ones_are_left_out() -> None:
         (BROKER, "9" * 5_000, ErrorCode.INVALID_REQUEST),
         (8, "1", ErrorCode.INVALID_REQUEST),
         (16, "m", ErrorCode.INVALID_REQUEST),
-        (32, "g", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -190,3 +191,7 @@ def test_thousands_of_topics_are_told_as_each_alone_would_be(keys: list[str] | N
         assert result == describe(broker, TOPIC, name, *keys or (), synonyms=True)
     assert [each.resource_name for each in together] == [*names, "absent"]
     assert together[-1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_has_the_settings_that_the_controller_lets_it_have() -> None:
+    assert tuple(TOPIC_SETTINGS) == controller.TOPIC_SETTINGS

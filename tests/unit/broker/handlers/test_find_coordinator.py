@@ -1,9 +1,8 @@
 import pytest
 
-from distributedlog.broker.coordinators import OFFSETS_TOPIC
 from distributedlog.broker.settings import NodeSettings
 from distributedlog.controller.image import ResourceType
-from distributedlog.groups.placement import partition_of
+from distributedlog.groups.placement import OFFSETS_TOPIC, partition_of
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.unit.broker.handlers.admin_stage import Broker, versions_of

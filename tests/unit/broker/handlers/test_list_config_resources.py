@@ -6,8 +6,7 @@ from distributedlog.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from tests.unit.broker.handlers.admin_stage import Broker
-
-TOPIC, BROKER = 2, 4
+from tests.unit.broker.handlers.config_requests import BROKER, GROUP, TOPIC, store
 
 
 def ask(*types: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:
@@ -25,6 +24,15 @@ def test_topics_and_brokers_are_listed() -> None:
     assert ask(TOPIC) == (0, [(TOPIC, "a"), (TOPIC, "b")])
     assert ask(BROKER) == (0, [(BROKER, "1"), (BROKER, "2")])
     assert ask() == (0, [(TOPIC, "a"), (TOPIC, "b"), (BROKER, "1"), (BROKER, "2")])
+
+
+def test_groups_with_settings_of_their_own_are_listed() -> None:
+    broker = Broker()
+    store(broker, GROUP, "b", consumer_session_timeout_ms="50000")
+    store(broker, GROUP, "a", consumer_heartbeat_interval_ms="6000")
+    request = ListConfigResourcesRequest(resource_types=[GROUP])
+    listed = broker.ask(request, 1, ListConfigResourcesResponse).config_resources
+    assert [(each.resource_type, each.resource_name) for each in listed] == [(GROUP, "a"), (GROUP, "b")]
 
 
 @pytest.mark.parametrize("kind", [8, 16, 32])

@@ -1,6 +1,6 @@
 """A coordinator of consumer groups on a log in memory, topics that come, grow and go, and honest members."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from distributedlog.groups.config import GroupConfig, MigrationPolicy
 from distributedlog.groups.consumer.classic_members import slots_named
@@ -40,6 +40,8 @@ class Topics:
         self.mark: object = object()
         self.names_mark: object = object()
         self.version = 0
+        self.settings: dict[str, dict[str, str]] = {}
+        """Of groups, by their ids."""
         for name, count in partition_counts.items():
             self.create(name, count)
 
@@ -70,6 +72,9 @@ class Topics:
 
     def names(self) -> Iterable[str]:
         return [name for name in self._views if not name.startswith("__")]
+
+    def group_settings(self, group_id: str) -> Mapping[str, str]:
+        return self.settings.get(group_id, {})
 
     def all_slots(self, *names: str) -> Slots:
         views = [self._views[name] for name in names if name in self._views]
