@@ -1,7 +1,8 @@
 """Batches to Arrow, with no Python object for a record.  The other way is `arrow_write`.
 
-A record is a row of `SCHEMA`.  Decoding walks every batch twice in the kernel: once to measure, so that
-each Arrow buffer is made once and at its size, and once to fill them.  Control batches carry no rows.
+A record is a row of `SCHEMA`.  Each Arrow buffer is made once, before it is filled.  With headers, the kernel
+walks every batch twice: once to measure, once to fill.  Without, once: a batch's keys and its values have no
+more bytes than the batch, and memory that is not written to is none.  Control batches carry no rows.
 
 | record | row |
 |---|---|
@@ -10,7 +11,7 @@ each Arrow buffer is made once and at its size, and once to fill them.  Control 
 | no timestamp (-1) | a null timestamp |
 | a header key that is not UTF-8 | the same with U+FFFD for what is wrong, as Kafka's Java client reads it |
 
-Arrow addresses a column's bytes with 32 bits here: rows of more than 2 GiB are refused, not split.
+Arrow addresses a column's bytes with 32 bits here: what may have more than 2 GiB is refused, not split.
 pyarrow is imported when it is first used: it is optional, and slow to import.
 """
 
@@ -22,7 +23,13 @@ from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import RecordTooLargeError
 from distributedlog.records.batch import check_batch
 from distributedlog.records.kernel import BinarySink, ColumnWriter, measure_columns
-from distributedlog.records.layout import INT32_MAX, INT64_MAX, NO_TIMESTAMP, BatchHeader
+from distributedlog.records.layout import (
+    INT32_MAX,
+    INT64_MAX,
+    NO_TIMESTAMP,
+    RECORD_BYTES_MIN,
+    BatchHeader,
+)
 from distributedlog.records.record import DEFAULT_LIMITS, decompress_records
 
 if TYPE_CHECKING:
@@ -93,7 +100,10 @@ def decode_to_arrow(
         if header.is_control or is_outside or (skip is not None and skip(header)):
             continue
         section = decompress_records(buffer, position, header, limits)
-        measured = measure_columns(section, header, headers_max, first, end, include_headers)
+        if include_headers:
+            measured = _Sizes(*measure_columns(section, header, headers_max, first, end, include_headers))
+        else:
+            measured = _at_most(section, header)
         sections.append((header, section))
         sizes = _Sizes(*map(sum, zip(sizes, measured, strict=True)))
     if max(sizes) > INT32_MAX:
@@ -102,6 +112,12 @@ def decode_to_arrow(
     for header, section in sections:
         columns.writer.add(section, header, headers_max, first, end)
     return columns.finish()
+
+
+def _at_most(section: Buffer, header: BatchHeader) -> _Sizes:
+    """What a batch's rows can have without headers.  A count that the bytes cannot back is refused later."""
+    rows = min(header.record_count, len(section) // RECORD_BYTES_MIN)
+    return _Sizes(rows, len(section), len(section))
 
 
 def _walk(
@@ -129,16 +145,16 @@ class _Binary:
     def finish(self, kind: Any) -> Any:
         import pyarrow as pa
 
-        nulls = self.sink.null_count()
-        buffers = [self.validity if nulls else None, self.offsets, self.data]
-        return pa.Array.from_buffers(kind, self.sink.row_count(), buffers, nulls)
+        rows, nulls = self.sink.row_count(), self.sink.null_count()
+        data_bytes = array_view(self.offsets, "i")[rows]
+        buffers = [self.validity if nulls else None, self.offsets, self.data.slice(0, data_bytes)]
+        return pa.Array.from_buffers(kind, rows, buffers, nulls)
 
 
 class _Columns:
     """All buffers of the rows to come, and the writer that fills them."""
 
     def __init__(self, sizes: _Sizes, include_headers: bool) -> None:
-        self._sizes = sizes
         self._include_headers = include_headers
         self._keys = _Binary(sizes.rows, sizes.key_bytes)
         self._values = _Binary(sizes.rows, sizes.value_bytes)
@@ -161,12 +177,14 @@ class _Columns:
         import pyarrow as pa
 
         schema = row_schema()
-        rows = self._sizes.rows
+        rows = self._keys.sink.row_count()
         columns: dict[str, Any] = {
             "key": self._keys.finish(pa.binary()),
             "value": self._values.finish(pa.binary()),
-            "headers": self._finish_headers(schema.field("headers").type) if self._include_headers else None,
-            "timestamp": self._finish_timestamps(schema.field("timestamp").type),
+            "headers": self._finish_headers(schema.field("headers").type, rows)
+            if self._include_headers
+            else None,
+            "timestamp": self._finish_timestamps(schema.field("timestamp").type, rows),
             "offset": pa.Array.from_buffers(pa.int64(), rows, [None, self._offsets], 0),
         }
         if not self._include_headers:
@@ -174,20 +192,18 @@ class _Columns:
             schema = schema.remove(COLUMNS.index("headers"))
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
-    def _finish_headers(self, kind: Any) -> Any:
+    def _finish_headers(self, kind: Any, rows: int) -> Any:
         import pyarrow as pa
 
         fields = [self._header_keys.finish(pa.string()), self._header_values.finish(pa.binary())]
         headers = pa.StructArray.from_arrays(fields, fields=list(kind.value_type))
-        return pa.Array.from_buffers(
-            kind, self._sizes.rows, [None, self._header_lists], 0, children=[headers]
-        )
+        return pa.Array.from_buffers(kind, rows, [None, self._header_lists], 0, children=[headers])
 
-    def _finish_timestamps(self, kind: Any) -> Any:
+    def _finish_timestamps(self, kind: Any, rows: int) -> Any:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        raw = pa.Array.from_buffers(pa.int64(), self._sizes.rows, [None, self._timestamps], 0)
+        raw = pa.Array.from_buffers(pa.int64(), rows, [None, self._timestamps], 0)
         is_absent = pc.equal(raw, NO_TIMESTAMP)
         if not pc.any(is_absent).as_py():
             return raw.view(kind)

@@ -8,6 +8,8 @@
     kafka_options      the options that begin with `kafka.`                                           PURE
     options            what a reader can be told, under the names of Spark's Kafka source             PURE
     ranges             which offsets a micro-batch takes, and into which tasks they are split         PURE
+    losses             what is not there any more: an error, or a line in the log
+    worker_memory      what a worker process has in memory for good
     connections        the clusters of a process: kept from task to task, safe against fork
     topics             which partitions a subscription means now, their ends, and what is lost
     watching           waiting for something new without asking again and again

@@ -15,9 +15,10 @@ from distributedlog.model.errors import ConfigError, OffsetOutOfRangeError
 from distributedlog.model.ids import ZERO_UUID, TopicPartition
 from distributedlog.spark.connections import Link, link_to
 from distributedlog.spark.fetching import Task, read_task
+from distributedlog.spark.losses import Losses
 from distributedlog.spark.options import AtPositions, parse_batch_options
 from distributedlog.spark.ranges import Span, split
-from distributedlog.spark.topics import Found, Losses, discover, ends_of, resolve_bound
+from distributedlog.spark.topics import Found, discover, ends_of, resolve_bound
 
 if TYPE_CHECKING:
     import pyarrow

@@ -125,6 +125,8 @@ class RowMaker:
         self._partition = partition
         self._columns = tuple(columns)
         self._schema = arrow_schema(columns)
+        self._repeated: dict[tuple[str, str | int], Any] = {}
+        """Columns in which all rows are the same, as long as the longest that was wanted."""
 
     def rows(self, runs: Sequence[Run], from_offset: int, to_offset: int) -> Iterator["pyarrow.RecordBatch"]:
         """The records from one offset up to another, in batches that suit Spark; none that is empty."""
@@ -146,22 +148,29 @@ class RowMaker:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _column(self, name: str, decoded: "pyarrow.RecordBatch", timestamp_type: int) -> Any:
-        import pyarrow as pa
-
-        count = decoded.num_rows
         match name:
             case "topic":
-                return pa.repeat(pa.scalar(self._partition.topic, pa.string()), count)
+                return self._same(name, self._partition.topic, decoded.num_rows)
             case "partition":
-                return pa.repeat(pa.scalar(self._partition.partition, pa.int32()), count)
+                return self._same(name, self._partition.partition, decoded.num_rows)
             case "timestampType":
-                return pa.repeat(pa.scalar(timestamp_type, pa.int32()), count)
+                return self._same(name, timestamp_type, decoded.num_rows)
             case "timestamp":
                 return _microseconds(decoded.column("timestamp"))
             case "headers":
                 return _null_where_empty(decoded.column("headers"), self._schema.field("headers").type)
             case _:
                 return decoded.column(name)
+
+    def _same(self, name: str, value: str | int, count: int) -> Any:
+        """A column that has one value; made once, for all batches that are not longer."""
+        import pyarrow as pa
+
+        made = self._repeated.get((name, value))
+        if made is None or len(made) < count:
+            made = pa.repeat(pa.scalar(value, self._schema.field(name).type), count)
+            self._repeated[name, value] = made
+        return made.slice(0, count)
 
 
 def _grouped(runs: Sequence[Run]) -> Iterator[list[Run]]:

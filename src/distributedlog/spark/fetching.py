@@ -41,9 +41,11 @@ from distributedlog.protocol.messages.fetch import FetchRequest, FetchResponse, 
 from distributedlog.records.batch import HEADER_BYTES, read_header
 from distributedlog.spark.columns import RowMaker, Run
 from distributedlog.spark.connections import Link, link_to
+from distributedlog.spark.losses import Losses
 from distributedlog.spark.options import ReadOptions
-from distributedlog.spark.topics import Losses, ends_of
+from distributedlog.spark.topics import ends_of
 from distributedlog.spark.watching import look_at
+from distributedlog.spark.worker_memory import settle
 
 if TYPE_CHECKING:
     import pyarrow
@@ -70,6 +72,7 @@ class Task(InputPartition):
 
 
 def read_task(options: ReadOptions, task: Task) -> Iterator["pyarrow.RecordBatch"]:
+    settle()
     link = link_to(options.kafka.bootstrap, options.kafka.client)
     reading = _Reading(link, options, task)
     rows = RowMaker(task.partition, options.columns)

@@ -40,12 +40,14 @@ from distributedlog.storage.checkpoints import (
     decode_partition_metadata,
 )
 from distributedlog.storage.files import Files, ManagedFile
-from distributedlog.storage.scan import LIMITS, BadBatchError, LocatedBatch, walk
+from distributedlog.storage.scan import LIMITS, BadBatchError, LocatedBatch, walk, walk_headers
 from distributedlog.storage.segment import LOG_SUFFIX, file_name
 from distributedlog.storage.store import LOG_START_COPY_FILE
 from distributedlog.storage.verification import segment_bases
 
 WINDOW_BYTES: Final = 1024 * 1024
+HINTED_BYTES: Final = 16 * 1024
+"""Read first where a batch is said to stand; the rest of it only if it has more."""
 LISTINGS_MAX: Final = 100
 """How often in a row a segment may vanish between being listed and being opened."""
 
@@ -150,6 +152,13 @@ class PartitionFiles:
     def path(self, base_offset: int, suffix: str = LOG_SUFFIX) -> str:
         return f"{self._directory}/{file_name(base_offset, suffix)}"
 
+    def log_bytes(self, base_offset: int) -> int:
+        """How long a segment's file is; 0 if it has gone."""
+        try:
+            return self._files.size(self.path(base_offset))
+        except FileNotFoundError:
+            return 0
+
     def small_file(self, base_offset: int, suffix: str) -> bytes:
         """An index, or nothing if there is none."""
         return self._files.read_small(self.path(base_offset, suffix)) or b""
@@ -161,9 +170,11 @@ class PartitionFiles:
         *,
         hint: Hint = NO_HINT,
         on_loss: Callable[[OffsetOutOfRangeError], None] | None = None,
+        headers_only: bool = False,
     ) -> Iterator[LocatedBatch]:
         """The batches that hold offsets from `start` up to, not including, `end`.  Checksums are not looked
-        at.  What is lost is told to `on_loss`, which may raise; without it, it is raised."""
+        at.  What is lost is told to `on_loss`, which may raise; without it, it is raised.  With
+        `headers_only` just control batches come whole."""
         at, done = start, -1
         while at < end:
             opened = self._open(at, done, end, on_loss)
@@ -171,7 +182,7 @@ class PartitionFiles:
                 return
             base_offset, at, log = opened
             try:
-                for batch in self._batches_of(log, base_offset, at, hint):
+                for batch in self._batches_of(log, base_offset, at, hint, headers_only):
                     if batch.header.base_offset >= end:
                         return
                     if batch.header.last_offset >= at:
@@ -224,13 +235,18 @@ class PartitionFiles:
             raise lost
         on_loss(lost)
 
-    def _batches_of(self, log: ManagedFile, base_offset: int, at: int, hint: Hint) -> Iterator[LocatedBatch]:
+    def _batches_of(
+        self, log: ManagedFile, base_offset: int, at: int, hint: Hint, headers_only: bool
+    ) -> Iterator[LocatedBatch]:
         size = log.size()
         position = 0
         if hint.base_offset == base_offset and _is_at_or_before(log, hint.position, size, at):
             position = hint.position
         try:
-            yield from walk(log, position, size, check_crc=False, window_bytes=WINDOW_BYTES)
+            if headers_only:
+                yield from walk_headers(log, position, size)
+            else:
+                yield from walk(log, position, size, check_crc=False, window_bytes=WINDOW_BYTES)
         except BadBatchError as error:
             raise CorruptLogError(f"{log.path} {error}") from error
 
@@ -239,9 +255,8 @@ def _is_at_or_before(log: ManagedFile, position: int, size: int, offset: int) ->
     """Whether a sound batch stands there that begins at the offset or before."""
     if not 0 <= position < size:
         return False
-    for length in (4096, min(size - position, LIMITS.batch_bytes_max)):
-        window = log.read_at(position, min(length, size - position))
-        found = scan(window).headers
-        if found:
-            return found[0].base_offset <= offset
-    return False
+    room = min(size - position, LIMITS.batch_bytes_max)
+    found = scan(log.read_at(position, min(HINTED_BYTES, room)))
+    if not found.headers and found.needs_bytes <= room:
+        found = scan(log.read_at(position, found.needs_bytes))
+    return bool(found.headers) and found.headers[0].base_offset <= offset

@@ -7,7 +7,7 @@
 | `subscribe`, `subscribePattern`, `assign`  | which topics of it; without: all but internal ones            |
 | `startingOffsets`, `endingOffsets`         | `earliest`, `latest`, or JSON that names every partition      |
 | `minPartitions`                            | at least so many tasks, about                                 |
-| `taskBytes`                                | about so many bytes of a file in a task; 64 MiB               |
+| `taskBytes`                                | at most about so many bytes of a file in a task; 128 MiB      |
 | `failOnDataLoss`                           | `true`: what is lost is an error; `false`: a line in the log  |
 | `isolation.level`, also with `kafka.`      | `read_committed`, the default, or `read_uncommitted`          |
 | `includeHeaders`, `columns`                | as for the source                                             |
@@ -34,7 +34,8 @@ ENDING: Final = "endingOffsets"
 TASKS_MIN: Final = "minPartitions"
 TASK_BYTES: Final = "taskBytes"
 LOSS: Final = "failOnDataLoss"
-TASK_BYTES_DEFAULT: Final = 64 * 1024 * 1024
+TASK_BYTES_DEFAULT: Final = 128 * 1024 * 1024
+"""As Spark's own file sources have it."""
 SPELLED: Final = (
     SEGMENTS, *WAYS, STARTING, ENDING, TASKS_MIN, TASK_BYTES, LOSS, ISOLATION, INCLUDE_HEADERS,
     COLUMNS_OPTION,

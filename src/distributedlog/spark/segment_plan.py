@@ -8,16 +8,20 @@ nothing is read only up to an offset that the caller names.
 **What of it.**  With read_committed, only below the first transaction that is not decided, and without the
 batches of aborted ones.  Which those are is known from two places: up to the newest snapshot of producers
 from the `.txnindex` files, each entry of which is checked against the marker that it names; behind it by
-walking the batches.  A snapshot is taken whenever a segment is sealed, so that the walk is about the last.
+walking the headers of batches.  A snapshot is taken whenever a segment is sealed, so that the walk is about
+the last.
 
-**Tasks.**  A partition's offsets are cut where its offset indexes have entries, so that each task has about
-`taskBytes` of one segment's file.  An index that is damaged or missing costs parallelism, not rows.
+**Tasks.**  A partition's offsets are cut where its offset indexes have entries, so that each task has at most
+about `taskBytes` of one segment's file.  A segment's tasks are of about one size: a task costs Spark some ten
+milliseconds before it has read anything, and a small remainder would not be worth them.  An index that is
+damaged or missing costs parallelism, not rows.
 """
 
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Final, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
@@ -31,6 +35,7 @@ from distributedlog.model.errors import (
 )
 from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
 from distributedlog.records.control import read_end_marker
+from distributedlog.spark.losses import Losses
 from distributedlog.spark.offsets import Positions
 from distributedlog.spark.segment_files import (
     NO_HINT,
@@ -41,7 +46,6 @@ from distributedlog.spark.segment_files import (
     find_places,
 )
 from distributedlog.spark.segment_options import ENDING, STARTING, SegmentOptions
-from distributedlog.spark.topics import Losses
 from distributedlog.storage.files import Files
 from distributedlog.storage.index import OFFSET_ENTRY
 from distributedlog.storage.producer_history import SnapshotFiles, apply_batch
@@ -214,8 +218,8 @@ def decided(files: Files, log: PartitionFiles, place: PartitionPlace, start: int
             for entry in entries:
                 _check_marker(log, entry)
             aborted += entries
-    for batch in log.batches(walked_from, end):
-        if batch.header.base_offset >= walked_from:
+    for batch in log.batches(walked_from, end, headers_only=True):
+        if batch.header.is_transactional and batch.header.base_offset >= walked_from:
             ended = apply_batch(states, batch)
             aborted += [] if ended is None else [ended]
     undecided = states.first_undecided_offset
@@ -342,8 +346,10 @@ def _cuts(log: PartitionFiles, task_bytes: int) -> Iterator[tuple[int, Hint]]:
     for base in log.bases():
         yield base, Hint(base, 0)
         index = IndexEntries(log, base)
+        log_bytes = log.log_bytes(base)
+        step_bytes = ceil(log_bytes / max(1, ceil(log_bytes / task_bytes)))
         position = 0
-        while (slot := index.slot_at(position + task_bytes)) < len(index):
+        while (slot := index.slot_at(position + step_bytes)) < len(index):
             if index.position(slot) <= position:  # it does not rise: it is damaged
                 break
             position = index.position(slot)

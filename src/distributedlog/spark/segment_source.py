@@ -20,11 +20,12 @@ from distributedlog.model.errors import CorruptBatchError, CorruptLogError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.records.layout import BatchHeader
 from distributedlog.spark.columns import RowMaker, Run
+from distributedlog.spark.losses import Losses
 from distributedlog.spark.offsets import Positions
 from distributedlog.spark.segment_files import PartitionFiles, open_files
 from distributedlog.spark.segment_options import SEGMENTS, SegmentOptions, parse_segment_options
 from distributedlog.spark.segment_plan import Aborted, SegmentTask, bounds, decided, extents, plan
-from distributedlog.spark.topics import Losses
+from distributedlog.spark.worker_memory import settle
 from distributedlog.storage.scan import LocatedBatch
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def segment_offsets(path: str, **options: str) -> str:
 
 
 def read_segments(options: SegmentOptions, task: SegmentTask) -> "Iterator[pyarrow.RecordBatch]":
+    settle()
     files = open_files()
     losses = Losses(fails=options.fails_on_data_loss)
     log = PartitionFiles(files, task.place)

@@ -40,6 +40,7 @@ from distributedlog.model.errors import DlogError, OffsetOutOfRangeError, Unknow
 from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
 from distributedlog.spark.connections import close_links, link_to
 from distributedlog.spark.fetching import Task, read_task
+from distributedlog.spark.losses import Losses
 from distributedlog.spark.offsets import OFFSET_MAX, Positions, positions_of
 from distributedlog.spark.options import ReadOptions, is_of_the_moment, parse_stream_options
 from distributedlog.spark.progress import Progress
@@ -47,7 +48,6 @@ from distributedlog.spark.ranges import Span, is_worth_a_batch, limited, limited
 from distributedlog.spark.sampling import sample
 from distributedlog.spark.topics import (
     Found,
-    Losses,
     discover,
     ends_of,
     losses_between,
@@ -108,6 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.query.worked_through(positions_of(end))
 
     def stop(self) -> None:
+        self.query.close()
         close_links()
 
 
@@ -129,7 +130,7 @@ class Query:
         watching = link_to(options.kafka.bootstrap, options.kafka.client, "watch")
         self._watching = watching
         self._watch = Watch(watching.cluster, options.kafka.isolation)
-        self._progress = Progress(self._link, options.group_id)
+        self._progress = Progress(options.kafka.bootstrap, options.kafka.client, options.group_id)
         self._losses = Losses(fails=options.fails_on_data_loss)
         self._clock = self._link.cluster.clock
         self._initial: Positions | None = None
@@ -290,6 +291,9 @@ class Query:
     def worked_through(self, end: Positions) -> None:
         self._idle_calls = 0
         self._progress.tell(end)
+
+    def close(self) -> None:
+        self._progress.close()
 
 
 async def _pause(pause_ms: int) -> None:

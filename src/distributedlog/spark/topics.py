@@ -13,7 +13,6 @@ A broker that has just restarted may not know everything yet: what seems lost is
 as far apart as the options say, before it is believed.
 """
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -35,9 +34,6 @@ from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
 from distributedlog.spark.offsets import Positions
 from distributedlog.spark.options import AtEnd, AtMoment, AtMoments, AtPositions, Bound, ReadOptions
 from distributedlog.spark.subscription import Subscription
-
-_logger = logging.getLogger("distributedlog.spark")
-ADVICE = 'What is not there cannot be read; to go on without it, set the option failOnDataLoss to "false".'
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +171,6 @@ async def _at_positions(
 
 
 # --- what is lost ------------------------------------------------------------------------------
-
-
-class Losses:
-    """Raises what is lost, or says it in the log and goes on."""
-
-    def __init__(self, *, fails: bool) -> None:
-        self._fails = fails
-
-    def report(self, error: DlogError) -> None:
-        if self._fails:
-            raise type(error)(f"{error}. {ADVICE}")
-        _logger.warning("%s; it is passed over, as failOnDataLoss is false", error)
 
 
 def remade_topics(before: Positions, topic_ids: Mapping[str, Uuid]) -> list[str]:

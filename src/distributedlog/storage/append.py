@@ -10,7 +10,6 @@ times as large as a message may be (at least OPENED_BYTES_MIN), and PLAUSIBLE_RA
 itself (at least PLAUSIBLE_BYTES_MIN): a few milliseconds for a few bytes, some tens at worst.
 """
 
-from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -113,7 +112,7 @@ class AppendRules(NamedTuple):
             return data
         batches: list[Buffer] = []
         position = 0
-        limits = replace(self.limits, batch_bytes_max=self.batch_bytes_max)
+        limits = self.limits._replace(batch_bytes_max=self.batch_bytes_max)
         while position < len(data):
             header = check_batch(data, position, limits=limits)
             whole = memoryview(data)[position : position + header.size]
@@ -163,8 +162,7 @@ class AppendRules(NamedTuple):
 
 def _limits_of_opened(config: LogConfig, limits: RecordLimits) -> RecordLimits:
     opened_bytes_max = max(OPENED_BYTES_MIN, OPENED_RATIO * config.max_message_bytes)
-    return replace(
-        limits,
+    return limits._replace(
         decompressed_bytes_max=min(limits.decompressed_bytes_max, opened_bytes_max),
         records_max=min(limits.records_max, KEYED_RECORDS_MAX),
     )
@@ -175,7 +173,7 @@ def _opened(data: Buffer, position: int, header: BatchHeader, limits: RecordLimi
     if header.codec is not Codec.NONE:
         plausible_bytes_max = max(PLAUSIBLE_BYTES_MIN, PLAUSIBLE_RATIO * header.size)
         if plausible_bytes_max < limits.decompressed_bytes_max:
-            limits = replace(limits, decompressed_bytes_max=plausible_bytes_max)
+            limits = limits._replace(decompressed_bytes_max=plausible_bytes_max)
     return decompress_records(data, position, header, limits)
 
 

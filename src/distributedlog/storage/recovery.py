@@ -21,6 +21,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import NamedTuple
 
 from distributedlog.model.config import LogConfig, RecordLimits
 from distributedlog.model.errors import CorruptLogError, DiskFullError
@@ -58,8 +59,7 @@ QUARANTINE = "quarantine"
 STEM_DIGITS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(NamedTuple):
     """Bytes that were sound once and are so no longer."""
 
     path: str

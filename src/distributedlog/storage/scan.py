@@ -3,6 +3,9 @@
 Everything that reads a file front to back uses this: recovery, verification, dumps, rebuilding an index,
 replaying producers, compaction.  It stops by raising `BadBatchError` at the first position that does not
 hold a whole, sound batch; what that means (a torn tail, corruption) is for the caller to decide.
+
+Who wants to know only which batches there are, and not what is in them, walks their headers
+(`walk_headers`): of large batches little is read.
 """
 
 from collections.abc import Iterator
@@ -10,9 +13,12 @@ from typing import NamedTuple, Protocol
 
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.config import RecordLimits
-from distributedlog.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, scan
+from distributedlog.model.errors import CorruptBatchError, UnsupportedCompressionError, UnsupportedFormatError
+from distributedlog.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, read_header, scan
 
 WINDOW_BYTES = 1024 * 1024
+HEADER_WINDOW_BYTES = 16 * 1024
+"""Some dozens of small batches, or the header of a large one."""
 SEARCH_WORK_BYTES = 4 * 1024 * WINDOW_BYTES
 """What recovery reads at the most to tell a torn tail from damage: some seconds."""
 CANDIDATE_WORK_BYTES = 1024
@@ -76,6 +82,35 @@ def walk(
             window_bytes_wanted = found.needs_bytes
         else:
             raise BadBatchError(position, found.reason or "no batch")
+
+
+def walk_headers(file: Readable, position: int, end: int) -> Iterator[LocatedBatch]:
+    """As `walk`, without checksums; but the window has of a batch only its header, perhaps.  Control batches
+    are in it whole."""
+    window = b""
+    window_at = position
+    next_offset = -1
+    while position < end:
+        if position + HEADER_BYTES > window_at + len(window):
+            window_at, window = position, file.read_at(position, min(HEADER_WINDOW_BYTES, end - position))
+        header = _header_at(window, position - window_at, position, end)
+        if header.base_offset < next_offset:
+            raise OutOfOrderError(position, f"offset {header.base_offset} stands after {next_offset - 1}")
+        if header.is_control and position + header.size > window_at + len(window):
+            window_at, window = position, file.read_at(position, header.size)
+        yield LocatedBatch(position, header, window, position - window_at)
+        next_offset = header.next_offset
+        position += header.size
+
+
+def _header_at(window: bytes, at: int, position: int, end: int) -> BatchHeader:
+    try:
+        header = read_header(window, at)
+    except (CorruptBatchError, UnsupportedFormatError, UnsupportedCompressionError) as error:
+        raise BadBatchError(position, str(error)) from None
+    if header.size > min(end - position, LIMITS.batch_bytes_max):
+        raise BadBatchError(position, "the last batch is cut off")
+    return header
 
 
 def valid_batch_behind(

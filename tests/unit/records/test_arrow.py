@@ -71,6 +71,9 @@ def test_rows_outside_the_asked_offsets_are_left_out(these: list[Record], first:
     batches = [encode_batch(these, base_offset=2), encode_batch(these, base_offset=12)]
     rows = decode_to_arrow(batches, limits=LIMITS, from_offset=first, to_offset=end)
     assert records_of(rows) == [record for record in records_in(batches) if first <= record.offset < end]
+    plain = decode_to_arrow(batches, limits=LIMITS, from_offset=first, to_offset=end, include_headers=False)
+    plain.validate(full=True)
+    assert plain == rows.drop_columns(["headers"])
 
 
 def test_rows_encode_to_the_very_bytes_that_records_do() -> None:

@@ -1,6 +1,7 @@
 """Bytes that lie: nothing crashes, hangs, allocates on their word, or gives data that was not written."""
 
 import tracemalloc
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from distributedlog.records.layout import BatchHeader
 from distributedlog.records.record import Record, decode_batch, encode_batch, rebuild_batch, record_spans
 from tests.unit.records.strategies import LIMITS, numbered, some_records, thorough
 
+decode_to_arrow_plainly = partial(decode_to_arrow, include_headers=False)
 OUTSIDE_THE_CHECKSUM = {*range(8), *range(12, 16)}  # base offset and leader epoch: the leader writes these
 
 
@@ -52,6 +54,8 @@ def assert_refused(batch: bytearray) -> None:
         record_spans(batch[61:], header)
     with pytest.raises(InvalidRecordError):
         decode_to_arrow(batch, limits=LIMITS, check_crc=False)
+    with pytest.raises(InvalidRecordError):
+        decode_to_arrow_plainly(batch, limits=LIMITS, check_crc=False)
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -88,6 +92,8 @@ def test_flipped_bytes_behind_a_forged_checksum_never_break_the_reader(codec: Co
             outcomes = [outcome(decode_batch, damaged), outcome(decode_to_arrow, damaged)]
             became_control = at == 22 and flip == 0xFF
             assert len(set(outcomes)) == 1 or became_control, (at, flip, outcomes)
+            plainly = outcome(decode_to_arrow_plainly, damaged)  # of two flaws it may find the other first
+            assert (plainly == "read") == (outcomes[1] == "read"), (at, flip, plainly)
 
 
 def outcome(decode: object, batch: bytearray) -> str:
@@ -197,6 +203,7 @@ def test_nearly_sound_records_are_read_alike_by_all_readers(pieces: list[bytes])
     for count in (1, 2, 3):
         batch = batch_of(noise, count, 1000)
         assert outcome(decode_batch, batch) == outcome(decode_to_arrow, batch)
+        assert outcome(decode_batch, batch) == outcome(decode_to_arrow_plainly, batch)
 
 
 def test_a_sound_batch_between_damaged_ones_is_still_read() -> None:

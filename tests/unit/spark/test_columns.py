@@ -74,6 +74,17 @@ def test_batches_with_the_producers_time_and_with_the_logs_are_told_apart() -> N
     assert rows.column("timestampType").to_pylist() == [0, 1, 1, 0]
 
 
+def test_columns_that_are_the_same_in_every_row_fit_longer_and_shorter_batches() -> None:
+    maker = RowMaker(HERE, ("topic", "partition", "timestampType", "offset"))
+    for count in (3, 1, 7, 7, 2):
+        for kind in (0, 1):
+            run = run_of([Record(b"x")] * count)._replace(is_log_append_time=bool(kind))
+            (batch,) = maker.rows([run], 0, count)
+            batch.validate(full=True)
+            same = {"topic": "orders", "partition": 3, "timestampType": kind}
+            assert batch.to_pylist() == [{**same, "offset": offset} for offset in range(count)]
+
+
 @pytest.mark.parametrize("columns", [PLAIN, ALL])
 def test_many_rows_come_in_batches_that_suit_spark(columns: tuple[str, ...]) -> None:
     records = [Record(b"x", headers=(Header("h", b"%d" % number),)) for number in range(1000)]

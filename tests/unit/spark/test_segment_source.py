@@ -4,6 +4,8 @@ import hashlib
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from distributedlog.model.errors import (
     UnknownTopicIdError,
 )
 from distributedlog.model.ids import TopicPartition
+from distributedlog.ports.disk import SystemFile
 from distributedlog.records.control import ControlType
 from distributedlog.spark.segment_plan import SegmentTask
 from distributedlog.spark.segment_source import SegmentReader, segment_offsets
@@ -219,6 +222,72 @@ def test_a_log_is_split_into_tasks_by_its_indexes(tmp_path: Path) -> None:
     many = SegmentReader({"segments": str(tmp_path), "minPartitions": "40"}).partitions()
     assert len(few) <= segments < len(many)
     assert pickle.loads(pickle.dumps(many)) == many
+
+
+LARGE = LogConfig(segment_bytes=64 * 1024 * 1024, index_interval_bytes=4096)
+
+
+def filled_with_large_batches(directory: Path) -> int:
+    """How long the one segment's file is."""
+    with store(directory, LARGE) as engine:
+        log = engine.create_log(*HERE)
+        for number in range(80):
+            append(log, b"%02d" % number * 25_000)
+        commit(engine)
+    (snapshot,) = (directory / "orders-0").glob("*.snapshot")
+    snapshot.unlink()  # as after a crash: how transactions ended is known from the log only
+    (file,) = (directory / "orders-0").glob("*.log")
+    return file.stat().st_size
+
+
+def test_the_tasks_of_a_segment_are_of_one_size(tmp_path: Path) -> None:
+    size = filled_with_large_batches(tmp_path)
+    for task_bytes, tasks in ((size, 1), (size - 1, 2), (size // 3 + 1, 3), (int(size / 3.1), 4)):
+        planned = SegmentReader({"segments": str(tmp_path), "taskBytes": str(task_bytes)}).partitions()
+        offsets = [task.end - task.start for task in planned if isinstance(task, SegmentTask)]
+        assert len(offsets) == tasks
+        assert sum(offsets) == 80
+        assert min(offsets) >= 80 // tasks - tasks
+
+
+def test_a_plan_reads_little_and_tasks_read_hardly_more_than_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = filled_with_large_batches(tmp_path)
+    monkeypatch.setattr("distributedlog.spark.segment_files.WINDOW_BYTES", 250_000)
+    lengths: list[int] = []
+    read_at = SystemFile.read_at
+
+    def counted(self: SystemFile, position: int, length: int) -> bytes:
+        lengths.append(length)
+        return read_at(self, position, length)
+
+    monkeypatch.setattr(SystemFile, "read_at", counted)
+    reader = SegmentReader({"segments": str(tmp_path), "taskBytes": str(size // 8), "includeHeaders": "true"})
+    tasks = reader.partitions()
+    assert sum(lengths) < size / 2
+    lengths.clear()
+    assert len(rows_of(reader, tasks)[HERE]) == 80
+    assert len(tasks) == 8
+    assert sum(lengths) < 2 * size
+
+
+def test_what_was_there_before_the_first_task_is_not_searched_for_garbage_after_each() -> None:
+    looking = (
+        "import gc\n"
+        "from distributedlog.spark.worker_memory import settle\n"
+        "assert gc.get_freeze_count() == 0\n"
+        "settle()\n"
+        "kept = gc.get_freeze_count()\n"
+        "assert kept > 1000\n"
+        "ring = []\n"
+        "ring.append(ring)\n"
+        "settle()\n"
+        "assert gc.get_freeze_count() <= kept\n"
+        "del ring\n"
+        "assert gc.collect() > 0\n"
+    )
+    subprocess.run([sys.executable, "-c", looking], check=True, timeout=60)
 
 
 def test_a_reader_travels_to_tasks_and_reads_there(tmp_path: Path) -> None:

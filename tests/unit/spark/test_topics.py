@@ -13,9 +13,10 @@ from distributedlog.model.errors import (
     UnknownTopicIdError,
 )
 from distributedlog.model.ids import TopicPartition, Uuid
+from distributedlog.spark.losses import Losses
 from distributedlog.spark.offsets import Positions
 from distributedlog.spark.options import ReadOptions, parse_stream_options
-from distributedlog.spark.topics import Found, Losses, discover, losses_between
+from distributedlog.spark.topics import Found, discover, losses_between
 from tests.unit.client.stage import QUICK, ScriptedBroker, run
 
 OLD, NEW = Uuid(b"o" * 16), Uuid(b"n" * 16)

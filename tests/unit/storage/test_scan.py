@@ -4,7 +4,15 @@ import random
 
 import pytest
 
-from distributedlog.storage.scan import BadBatchError, OutOfOrderError, valid_batch_behind, walk
+from distributedlog.records.control import ControlType, EndMarker, encode_end_marker_batch, read_end_marker
+from distributedlog.storage.scan import (
+    HEADER_WINDOW_BYTES,
+    BadBatchError,
+    OutOfOrderError,
+    valid_batch_behind,
+    walk,
+    walk_headers,
+)
 from tests.unit.storage.support import batch_of, value_of
 
 
@@ -14,11 +22,13 @@ class Bytes:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.longest_read = 0
+        self.bytes_read = 0
 
     def read_at(self, position: int, length: int) -> bytes:
         assert position >= 0
         assert length >= 0
         self.longest_read = max(self.longest_read, length)
+        self.bytes_read += length
         return self.data[position : position + length]
 
 
@@ -73,6 +83,69 @@ def test_a_length_that_asks_for_more_than_there_is_allocates_nothing() -> None:
     with pytest.raises(BadBatchError):
         list(walk(file, 0, len(lying)))
     assert file.longest_read <= len(lying)
+
+
+# --- headers only ------------------------------------------------------------------------------
+
+
+def marker(base_offset: int) -> bytes:
+    return bytes(
+        encode_end_marker_batch(
+            EndMarker(ControlType.ABORT, 7),
+            producer_id=1,
+            producer_epoch=0,
+            timestamp_ms=0,
+            base_offset=base_offset,
+        )
+    )
+
+
+@pytest.mark.parametrize("value_bytes", [1, 300, HEADER_WINDOW_BYTES - 90, HEADER_WINDOW_BYTES, 100_000])
+def test_a_walk_of_headers_sees_the_batches_that_a_walk_sees_and_every_marker_whole(value_bytes: int) -> None:
+    parts = [
+        marker(number) if number % 5 == 4 else bytes(batch_of([b"x" * value_bytes], base_offset=number))
+        for number in range(100)
+    ]
+    file = Bytes(b"".join(parts))
+    whole, found = (list(walker(file, 0, len(file.data))) for walker in (walk, walk_headers))
+    assert [(each.position, each.header) for each in found] == [
+        (each.position, each.header) for each in whole
+    ]
+    for each in found:
+        if each.header.is_control:
+            assert read_end_marker(each.window, each.at, each.header).coordinator_epoch == 7
+
+
+def test_a_walk_of_headers_reads_little_of_large_batches() -> None:
+    large = [bytes(batch_of([bytes(200_000)], base_offset=number)) for number in range(20)]
+    file = Bytes(b"".join(large))
+    assert len(list(walk_headers(file, 0, len(file.data)))) == 20
+    assert file.longest_read == HEADER_WINDOW_BYTES
+    assert file.bytes_read <= 20 * HEADER_WINDOW_BYTES
+
+
+def test_a_walk_of_headers_stops_at_what_cannot_be_a_batch() -> None:
+    parts = batches(5)
+    whole = b"".join(parts)
+    last = len(whole) - len(parts[4])
+    for cut in range(1, len(parts[4])):
+        walked = walk_headers(Bytes(whole[:-cut]), 0, len(whole) - cut)
+        assert [next(walked).header.base_offset for _ in range(4)] == [0, 1, 2, 3]
+        with pytest.raises(BadBatchError) as stopped:
+            next(walked)
+        assert stopped.value.position == last
+    for at, wrong in [(16, b"\x07"), (16, b"\x01"), (22, b"\x07"), (8, b"\x7f\xff\xff\xff")]:
+        damaged = bytearray(whole)
+        damaged[last + at : last + at + len(wrong)] = wrong
+        file = Bytes(bytes(damaged))
+        with pytest.raises(BadBatchError, match=f"position {last}"):
+            list(walk_headers(file, 0, len(damaged)))
+        assert file.longest_read <= len(damaged)
+    with pytest.raises(OutOfOrderError, match="offset 0 stands after 1"):
+        list(walk_headers(Bytes(parts[0] + parts[1] + parts[0]), 0, 3 * len(parts[0])))
+
+
+# --- torn or damaged ---------------------------------------------------------------------------
 
 
 def test_behind_a_torn_write_stands_nothing_sound() -> None:
