@@ -91,15 +91,40 @@ def test_settings_and_partitions_of_a_topic_are_altered(dlog: Dlog, topic: str) 
     ("change", "says"),
     [
         (("--set", "retention.ms=soon"), "retention.ms cannot be 'soon'"),
-        (("--set", "no.such=1"), "unknown setting 'no.such'"),
+        (("--set", "no.such=1"), "unknown setting 'no.such'; known are cleanup.policy"),
+        (("--set", "no.such=1"), " min.insync.replicas, "),
+        (("--unset", "retention.m"), "there is no setting retention.m of topics; did you mean retention.ms"),
+        (("--unset", "no.such"), "known are cleanup.policy"),
         (("--partitions", "1"), "would be no increase"),
+        (("--partitions", "1000000"), "partitions more, and not 999998"),
     ],
 )
-def test_what_cannot_be_altered_is_said(dlog: Dlog, topic: str, change: tuple[str, ...], says: str) -> None:
+def test_what_cannot_be_altered_is_wrong_usage(
+    dlog: Dlog, topic: str, change: tuple[str, ...], says: str
+) -> None:
     outcome = dlog("topic", "alter", topic, *change)
-    assert outcome.code != 0
+    assert outcome.code == 2
     assert says in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+def test_only_partitions_that_are_there_are_written_to(dlog: Dlog, topic: str, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("")
+    refused = dlog("topic", "produce", topic, "-l", lines, "-p", "2")
+    assert (refused.code, refused.err) == (1, f"dlog: {topic} has partitions 0 to 1, not 2\n")
+    lines.write_text("first\n")
+    made = dlog("topic", "produce", f"{topic}-made-on-first-use", "-l", lines, "-p", "1")
+    assert made.code == 0, made.err
+
+
+def test_an_export_that_cannot_be_written_names_the_file_that_was_given(
+    dlog: Dlog, topic: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "nowhere" / "records.jsonl"
+    refused = dlog("topic", "export", topic, path)
+    assert refused.code == 1
+    assert refused.err == f"dlog: {path} cannot be written: there is no directory {path.parent}\n"
 
 
 def test_the_oldest_records_are_trimmed(dlog: Dlog, topic: str) -> None:
@@ -155,12 +180,45 @@ def test_settings_of_all_brokers_and_of_one(dlog: Dlog) -> None:
         assert dlog("cluster", "config", "unset", name, *options).code == 0
     own = dlog("cluster", "config", "get", name, "--broker", "1", "-o", "json").rows[0]
     assert own["source"] == "default"
-    assert "nothing is set" in dlog("cluster", "config", "get").out
-    refused = dlog("cluster", "config", "set", "node.id=5")
-    assert refused.code != 0
-    assert "cannot be changed while the broker runs" in refused.err
-    unknown = dlog("cluster", "config", "get", "no.such.thing", "--broker", "1")
-    assert (unknown.code, "has no setting no.such.thing" in unknown.err) == (2, True)
+    nothing = dlog("cluster", "config", "get")
+    assert (nothing.code, nothing.out, "nothing is set" in nothing.err) == (0, "", True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("set", "node.id=5"), 2, "cannot be changed while the broker runs"),
+        (("set", "log.retention.ms=soon"), 2, "it is a whole number"),
+        (("set", "log.retention.msec=5"), 2, "there is no setting log.retention.msec; did you mean log.ret"),
+        (("unset", "log.retention.msec"), 2, "there is no setting log.retention.msec; did you mean log.ret"),
+        (("get", "log.retention.msec"), 2, "there is no setting log.retention.msec; did you mean log.ret"),
+        (("get", "no.such.thing", "--broker", "1"), 2, "`dlog cluster config get --broker N --all` lists"),
+        (("get", "--broker", "77"), 1, "there is no broker 77: the brokers are 1"),
+        (("set", "log.retention.ms=5", "--broker", "77"), 1, "there is no broker 77"),
+    ],
+)
+def test_a_setting_or_a_broker_that_there_is_not_is_named(
+    dlog: Dlog, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    refused = dlog("cluster", "config", *arguments)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (code, "", 1)
+    assert says in refused.err
+
+
+def test_a_setting_that_brokers_do_not_know_is_set_if_it_is_meant(dlog: Dlog) -> None:
+    assert dlog("cluster", "config", "set", "--force", "plugin.level=3").code == 0
+    assert dlog("cluster", "config", "get", "plugin.level", "-o", "json").rows[0]["name"] == "plugin.level"
+    assert dlog("cluster", "config", "unset", "plugin.level").code == 0
+    assert dlog("cluster", "config", "get", "plugin.level").code == 2
+
+
+def test_nothing_to_list_is_said_beside_the_data(dlog: Dlog) -> None:
+    for command, said in ((("group", "list"), "no groups"), (("cluster", "quotas", "list"), "no quotas")):
+        shown = dlog(*command)
+        assert (shown.code, shown.out, shown.err) == (0, "", f"dlog: there are {said}\n")
+        as_json = dlog(*command, "-o", "json")
+        assert (as_json.code, as_json.out, as_json.err) == (0, "", "")
+    assert dlog("group", "list", "--state", "Stable").err == "dlog: no such groups\n"
 
 
 def test_quotas_are_set_listed_and_taken_back(dlog: Dlog) -> None:
@@ -174,9 +232,31 @@ def test_quotas_are_set_listed_and_taken_back(dlog: Dlog) -> None:
     ]
     assert dlog("cluster", "quotas", "unset", *whose, "producer_byte_rate").code == 0
     assert dlog("cluster", "quotas", "unset", "--user", "", "consumer_byte_rate").code == 0
-    assert dlog("cluster", "quotas", "list").out == "there are no quotas\n"
-    assert "whose quota?" in dlog("cluster", "quotas", "set", "producer_byte_rate=1").err
-    assert "is no quota" in dlog("cluster", "quotas", "set", *whose, "producer_byte_rate=-1").err
+    assert dlog("cluster", "quotas", "list").err == "dlog: there are no quotas\n"
+
+
+def test_a_topic_without_a_count_costs_the_quota_what_it_gets(dlog: Dlog) -> None:
+    """Two partitions here, and the quota allows one at once."""
+    assert dlog("cluster", "quotas", "set", "--user", "", "controller_mutation_rate=0.1").code == 0
+    assert dlog("topic", "create", "of-two").code == 0
+    refused = dlog("topic", "create", "of-one", "-p", "1", "--timeout", "1")
+    assert (refused.code, "THROTTLING_QUOTA_EXCEEDED" in refused.err) == (1, True), refused.err
+    assert dlog("cluster", "quotas", "unset", "--user", "", "controller_mutation_rate").code == 0
+    assert dlog("topic", "create", "of-one", "-p", "1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("producer_byte_rate=1",), "whose quota?"),
+        (("--client-id", "report", "producer_byte_rate=-1"), "is no quota"),
+        (("--client-id", "report", "no_such_rate=1"), "there is no quota 'no_such_rate'"),
+        (("--ip", "127.0.0.1", "connection_creation_rate=1"), "quotas of addresses are not kept here"),
+    ],
+)
+def test_what_is_no_quota_is_wrong_usage(dlog: Dlog, arguments: tuple[str, ...], says: str) -> None:
+    refused = dlog("cluster", "quotas", "set", *arguments)
+    assert (refused.code, says in refused.err) == (2, True), refused.err
 
 
 # --- the files of a node that runs -------------------------------------------------------------

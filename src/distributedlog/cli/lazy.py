@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from distributedlog.cli.near import did_you_mean
+
 
 class LazyGroup(click.Group):
     def __init__(self, *arguments: Any, commands_at: Mapping[str, tuple[str, str]], **options: Any) -> None:
@@ -32,8 +34,10 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self._commands_at and not args[0].startswith("-"):
-            known = ", ".join(self._commands_at)
-            ctx.fail(f"There is no command '{args[0]}' here; there are {known}.")
+            known = f"there are {', '.join(self._commands_at)}."
+            ctx.fail(
+                f"There is no command '{args[0]}' here; {did_you_mean(args[0], self._commands_at, known)}"
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -17,18 +17,13 @@ from typing import Any, TypeVar
 
 import click
 
+from distributedlog.cli.refusals import NotThereError
 from distributedlog.model.errors import InvalidNameError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.storage.checkpoints import LOCK_FILE, META_PROPERTIES_FILE, PARTITION_METADATA_FILE
 from distributedlog.storage.verification import OFFSET_CHECKPOINTS, segment_bases
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class NothingFoundError(click.ClickException):
-    """What was asked about is not there."""
-
-    exit_code = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +62,7 @@ def locate(path: str, topic: str | None = None, partition: int | None = None) ->
     """Finds out what `path` is and which of its partitions are meant."""
     clean = os.path.normpath(path)
     if not os.path.exists(clean):
-        raise NothingFoundError(f"there is nothing at {path}; name a data directory or a partition's in it")
+        raise NotThereError(f"there is nothing at {path}; name a data directory or a partition's in it")
     if not os.path.isdir(clean):
         raise click.UsageError(f"{path} is a file; name the directory that it is in")
     alone = _as_partition(clean)
@@ -81,13 +76,13 @@ def locate(path: str, topic: str | None = None, partition: int | None = None) ->
         return Location(clean, parent if is_in_store else None, (alone,), False)
     found = tuple(_partitions_in(clean))
     if not found and not _is_data_directory(clean):
-        raise NothingFoundError(
+        raise NotThereError(
             f"{path} holds no log: neither segment files (…{'0' * 4}.log) nor TOPIC-NUMBER directories"
         )
     wanted = tuple(each for each in found if _is_wanted(each.partition, topic, partition))
     if found and not wanted:
         known = ", ".join(sorted({each.partition.topic for each in found if each.partition})[:20])
-        raise NothingFoundError(f"{path} holds no such partition; its topics are {known}")
+        raise NotThereError(f"{path} holds no such partition; its topics are {known}")
     return Location(clean, clean, wanted, True)
 
 

@@ -3,11 +3,14 @@
 | exit code | meaning                                                                   |
 |-----------|---------------------------------------------------------------------------|
 | 0         | done; what was asked about is sound                                       |
-| 1         | what was asked about is damaged, or is not there                          |
-| 2         | wrong usage: an unknown command, option, value or setting                 |
-| 3         | storage or environment: no permission, in use, no room, a disk error      |
+| 1         | what was asked about is damaged, not there, there already, or failed      |
+| 2         | wrong usage: an unknown command, option or setting, a value that cannot be |
+| 3         | storage or environment: no cluster, no permission, in use, no room        |
 | 130       | interrupted by Ctrl-C                                                     |
 | 141       | whoever read the output left (`dlog log dump … | head`)                   |
+
+Which code an error has does not depend on who found it: a value that the cluster refuses is as wrong as one
+that is refused here (`WRONG_VALUES`), and a file that is not there is as a topic that is not there.
 
 Data goes to stdout; everything else (errors, warnings, progress) to stderr.  An error is one line that says
 what is wrong and what to do.  `DLOG_DEBUG=1` in the environment shows the traceback as well.
@@ -46,13 +49,19 @@ On a directory that a broker, Log.open() or Apache Kafka has written, with no se
   dlog log verify DIR                   is every byte of it sound?
 
 \b
-Exit codes: 0 done, 1 not sound or not found, 2 wrong usage, 3 storage or environment, 130 interrupted.
+Exit codes: 0 done, 1 not sound or not there, 2 wrong usage, 3 storage or environment, 130 interrupted.
 More: docs/cli.md, and --help on every command.
 """
 
 COMMANDS = {
-    "topic": ("distributedlog.cli.topic:group", "Topics of a running cluster: make, look, write, read."),
-    "cluster": ("distributedlog.cli.cluster:group", "A cluster as a whole: look, set, adopt Kafka's."),
+    "topic": (
+        "distributedlog.cli.topic:group",
+        "Topics of a running cluster: make, describe, write, read, copy.",
+    ),
+    "cluster": (
+        "distributedlog.cli.cluster:group",
+        "A cluster as a whole: health, settings, quotas, taking over Kafka's.",
+    ),
     "group": ("distributedlog.cli.group:group", "Consumer groups: who is in them, and what is left to read."),
     "dev": ("distributedlog.cli.dev:dev", "Run a cluster on this machine, for trying things out."),
     "server": ("distributedlog.cli.server:group", "Run one node of a cluster, or make its directory."),
@@ -112,15 +121,10 @@ def _describe(error: Exception) -> tuple[str, int]:
         return f"{error.format_message()} (see {command} --help)", EXIT_USAGE
     if isinstance(error, click.ClickException):
         return error.format_message(), error.exit_code
-    from distributedlog.model.errors import (
-        ConfigError,
-        CorruptLogError,
-        DlogError,
-        InvalidNameError,
-        StorageError,
-    )
+    from distributedlog.cli.refusals import WRONG_VALUES
+    from distributedlog.model.errors import CorruptLogError, DlogError, StorageError
 
-    if isinstance(error, ConfigError | InvalidNameError):
+    if isinstance(error, WRONG_VALUES):
         return str(error), EXIT_USAGE
     if isinstance(error, StorageError) and not isinstance(error, CorruptLogError):
         return str(error), EXIT_STORAGE
@@ -128,7 +132,8 @@ def _describe(error: Exception) -> tuple[str, int]:
         return str(error), EXIT_UNSOUND
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}", EXIT_STORAGE
+        is_missing = isinstance(error, FileNotFoundError)
+        return f"{where}{error.strerror or error}", EXIT_UNSOUND if is_missing else EXIT_STORAGE
     kind = type(error).__name__
     return (
         f"a bug in dlog: {kind}: {error}; please report it with what {DEBUG_VARIABLE}=1 shows",

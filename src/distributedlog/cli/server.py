@@ -11,20 +11,24 @@ import os
 import click
 
 from distributedlog.cli.overrides import parse_overrides, set_option
+from distributedlog.cli.refusals import EXISTING_FILE
 
 HELP = """\
 Run one node of a cluster, or make its directory.
 
 The settings are Kafka's names in a TOML file; each is overridden by DLOG_… in the environment (DLOG_NODE_ID
 for node.id) and by --set.  Several nodes on this machine for trying things out: see dlog dev.
+
+\b
+dlog server start --config node1.toml
 """
 
 config_option = click.option(
     "--config",
     "config_path",
-    type=click.Path(exists=True, dir_okay=False),
+    type=EXISTING_FILE,
     metavar="FILE",
-    help="The node's settings, TOML.",
+    help="The node's settings, in TOML; docs/configuration.md has them all.",
 )
 
 
@@ -40,7 +44,10 @@ def group() -> None:
     "--ready-file", type=click.Path(dir_okay=False), metavar="F", help="Written once the node serves: JSON."
 )
 @click.option(
-    "--ready-fd", type=click.IntRange(min=3), metavar="N", help="The same, to an inherited descriptor."
+    "--ready-fd",
+    type=click.IntRange(min=3),
+    metavar="N",
+    help="The same, to a descriptor that was inherited, which is then closed.",
 )
 @click.option("--insecure", is_flag=True, help="Allow addresses that other machines can reach.")
 def start(

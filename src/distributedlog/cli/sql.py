@@ -3,8 +3,8 @@
 | exit code | meaning                                  |
 |-----------|------------------------------------------|
 | 0         | done                                     |
-| 1         | Spark refused the query, or it failed    |
-| 2         | wrong usage                              |
+| 1         | no such topic or column; it failed       |
+| 2         | wrong usage, or the query is no SQL      |
 | 3         | no cluster, no Java, Spark did not start |
 
 Rows are fetched from Spark piece by piece, as Arrow, so that a large answer needs little memory here.  A
@@ -20,6 +20,7 @@ import click
 
 from distributedlog.cli.output import CELL_CHARACTERS_MAX, Column, TextTable, print_json, show_time, warn
 from distributedlog.cli.overrides import parse_pairs
+from distributedlog.cli.refusals import EXISTING_DIRECTORY, ThereAlreadyError
 from distributedlog.cli.topic.session import NoClusterError, cluster_options
 
 if TYPE_CHECKING:
@@ -31,7 +32,15 @@ ROWS_SIZED = 50
 
 
 class QueryError(click.ClickException):
+    """Spark could not answer it."""
+
     exit_code = 1
+
+
+class NoQueryError(click.ClickException):
+    """Spark does not understand it."""
+
+    exit_code = 2
 
 
 class NoSparkError(click.ClickException):
@@ -50,7 +59,7 @@ class NoSparkError(click.ClickException):
     help="Rows that a table shows; 0 for all.",
 )  # fmt: skip
 @click.option(
-    "--pipeline", "project", type=click.Path(exists=True), metavar="DIR",
+    "--pipeline", "project", type=EXISTING_DIRECTORY, metavar="DIR",
     help="A pipeline's directory: its tables can be asked too, while it does not run.",
 )  # fmt: skip
 @click.option("--master", metavar="URL", help="Where Spark runs.  [default: local[*], in this process]")
@@ -127,7 +136,8 @@ def _asked(
     except Exception as error:
         if not is_sparks(error):
             raise
-        raise QueryError(_explain(error, query, ends)) from error
+        kind = NoQueryError if _is_no_sql(error) else QueryError
+        raise kind(_explain(error, query, ends)) from error
     finally:
         if not was_there:
             close()
@@ -181,6 +191,12 @@ def is_sparks(error: Exception) -> bool:
     from pyspark.errors import PySparkException
 
     return isinstance(error, PySparkException | Py4JError)
+
+
+def _is_no_sql(error: Exception) -> bool:
+    from pyspark.errors import ParseException
+
+    return isinstance(error, ParseException)
 
 
 def _explain(error: Exception, query: str, ends: Mapping[str, object]) -> str:
@@ -257,7 +273,7 @@ def _milliseconds(value: Any) -> int:
 def _print_json(frame: "DataFrame") -> int:
     names = frame.columns
     if twice := [name for name in names if names.count(name) > 1]:
-        raise QueryError(f"two columns are called {twice[0]}; give them names of their own with AS")
+        raise NoQueryError(f"two columns are called {twice[0]}; give them names of their own with AS")
     for row in frame.toLocalIterator():
         print_json({name: as_json(value) for name, value in zip(names, row, strict=True)})
     return 0
@@ -291,7 +307,7 @@ def _write_parquet(frame: "DataFrame", to: str) -> int:
     import os
 
     if os.path.exists(to):
-        raise click.UsageError(f"{to} is there already; name a directory that is not.")
+        raise ThereAlreadyError(f"{to} is there already; name a directory that is not")
     from distributedlog.spark.session import place_of
 
     frame.write.parquet(place_of(to))

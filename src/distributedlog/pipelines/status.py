@@ -5,21 +5,29 @@ effects.
 |------------------------|--------------------------------------------------------------------------------|
 | is it well             | `state` of the last run: completed, failed, running; stopped if it died        |
 | what did each flow do? | rows in all and in the last batch, batches, time of the last batch, last error |
+| and in the last run?   | its `state`: waiting, running, completed, failed, skipped; "not run" if the    |
+|                        | run ended without it, "stopped" if that ended in the middle of it              |
 | how far has it come?   | `positions` of each flow that reads topics                                     |
 | how far is it behind?  | the topics' ends less the positions, of its flows the furthest behind          |
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from distributedlog.pipelines.progress import Positions, parse_positions
+
+WAITING: Final = "waiting"
+RUNNING: Final = "running"
+UNFINISHED: Final = {WAITING: "not run", RUNNING: "stopped"}
+"""What a flow that did not say how it ended has been, once its run is over."""
 
 
 @dataclass(slots=True)
 class FlowStatus:
     name: str
-    state: str = "-"
+    state: str = WAITING
+    """In the last run."""
     rows: int = 0
     rows_last: int = 0
     rows_too_late: int = 0
@@ -88,6 +96,7 @@ def fold(
             status.lag_samples.append((event["time_ms"], event.get("records")))
     if status.state == "running" and not is_running:
         status.state = "stopped"  # its process died in the middle; the next run goes on from the checkpoints
+        _end_flows(status)
     return status
 
 
@@ -96,7 +105,10 @@ def _fold_run(status: PipelineStatus, event: Mapping[str, Any]) -> None:
     if state == "started":
         status.runs = int(event.get("run") or 0)
         status.state, status.started_ms = "running", event["time_ms"]
+        for flow in status.flows.values():
+            flow.state = WAITING
         return
+    _end_flows(status)
     status.state, status.ended_ms = str(state), event["time_ms"]
     status.milliseconds_last = event.get("milliseconds")
     status.rows_last = int(event.get("rows") or 0)
@@ -106,6 +118,11 @@ def _fold_run(status: PipelineStatus, event: Mapping[str, Any]) -> None:
     else:
         status.failures_in_a_row = 0
         status.error = None
+
+
+def _end_flows(status: PipelineStatus) -> None:
+    for flow in status.flows.values():
+        flow.state = UNFINISHED.get(flow.state, flow.state)
 
 
 def _flow(status: PipelineStatus, event: Mapping[str, Any]) -> FlowStatus:
@@ -121,6 +138,8 @@ def _fold_batch(status: PipelineStatus, event: Mapping[str, Any]) -> None:
     flow.rows_too_late += int(event.get("rows_too_late") or 0)
     flow.milliseconds_last = event.get("milliseconds")
     flow.time_ms = event["time_ms"]
+    if flow.state == WAITING:
+        flow.state = RUNNING
     flow.positions = parse_positions(event.get("positions")) or flow.positions
 
 

@@ -9,8 +9,10 @@
 |                   | Without a directory it is in memory, which starts sooner                          |
 | where to run      | `local[*]`, or any `master`                                                       |
 | the format "dlog" | found by Spark itself (`pyspark_dlog`); on a cluster the workers are asked        |
-| its logs          | `directory`/spark.log from warnings on; without one, errors on stderr.  What an   |
-|                   | exception of Spark's says anyhow is not printed as a log line besides             |
+| its logs          | `directory`/spark.log from warnings on; without one, errors on stderr             |
+|                   | (`session_stderr`).  What an exception of Spark's says anyhow is not printed as a |
+|                   | log line besides                                                                  |
+| options for Java  | ours, those of spark-defaults.conf, those of `config` (`session_defaults`)        |
 
 `config` wins over everything here.  Spark has one context per process: a second call returns the session
 there is, and is refused if it wants another master, catalog or server.
@@ -32,7 +34,7 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -40,19 +42,19 @@ from typing import TYPE_CHECKING, Final
 from distributedlog.model.errors import DirectoryLockedError, SparkNotReadyError
 from distributedlog.spark.java import Java, find_java
 from distributedlog.spark.session_archive import MADE_BY, archive_options
+from distributedlog.spark.session_defaults import JAVA_OPTIONS, default_java_options, joined_java_options
+from distributedlog.spark.session_stderr import LOG_FILE, pass_on_last_words, stderr_lent
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 MASTER_DEFAULT: Final = "local[*]"
 LOCK_FILE: Final = "lock"
-LOG_FILE: Final = "spark.log"
-LOG_BYTES_MAX: Final = 64 * 1024 * 1024
 WORKERS_CHECK: Final = "dlog.session.check-workers"
 TOKEN_VARIABLE: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 (the name of a variable)
 JVM_PATIENCE_SECONDS: Final = 30.0
-QUICK_START: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK_START: Final = {JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """For what is over in a minute: Java compiles once and simply, at half the CPU until the first answer,
 and is slower in the long run."""
 
@@ -85,17 +87,20 @@ def session(
     settings = {**settings_for(app_name, wanted, directory, with_connect=with_connect), **(config or {})}
     java = find_java()
     _prepare_environment(java, wanted, with_connect=with_connect)
-    told = (config or {}).get("spark.driver.extraJavaOptions", "")
-    java_options = [settings_for_logs(directory), archive_options(java, os.environ), told]
-    settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, java_options))
+    settings[JAVA_OPTIONS] = joined_java_options(
+        settings_for_logs(directory),
+        archive_options(java, os.environ),
+        default_java_options(os.environ),
+        (config or {}).get(JAVA_OPTIONS, ""),
+    )
     if directory is None:
         # Tables of a catalog in memory end with the process, and so do their files.
         settings.setdefault("spark.sql.warehouse.dir", place_of(_passing_warehouse()))
     _take(directory)
     try:
         conf = SparkConf(loadDefaults=True).setAll(list(settings.items()))
-        with _stderr_into(directory):
-            context = SparkContext.getOrCreate(conf)
+        with stderr_lent(directory):
+            context = _started(conf, directory)
         spark = SparkSession(context)
         if not is_local(wanted) and settings.get(WORKERS_CHECK, "true") == "true":
             from distributedlog.spark.session_workers import check_workers
@@ -105,6 +110,22 @@ def session(
         close()
         raise
     return spark
+
+
+def _started(conf: "SparkConf", directory: str | None) -> "SparkContext":
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        return SparkContext.getOrCreate(conf)
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        where = "before this" if directory is None else f"in {os.path.join(directory, LOG_FILE)}"
+        raise SparkNotReadyError(
+            f"Java ended before Spark was there: what it said stands {where}; see the options it is given"
+            f" ({JAVA_OPTIONS} in spark-defaults.conf or in what was asked for, JAVA_TOOL_OPTIONS)"
+        ) from error
 
 
 def _present(
@@ -240,28 +261,6 @@ def _take(directory: str | None) -> None:
     _lock = descriptor
 
 
-@contextlib.contextmanager
-def _stderr_into(directory: str | None) -> Iterator[None]:
-    """The JVM inherits stderr when it is started: it is lent the log's file for that moment."""
-    if directory is None:
-        yield
-        return
-    path = os.path.join(directory, LOG_FILE)
-    with contextlib.suppress(FileNotFoundError):
-        if os.path.getsize(path) > LOG_BYTES_MAX:
-            os.replace(path, path + ".1")
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        os.dup2(log, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(log)
-
-
 def _passing_warehouse() -> str:
     """Where a session without a directory would put tables; Spark makes it if there are any."""
     global _passing
@@ -285,6 +284,7 @@ def close() -> None:
             _end_jvm(gateway)
             SparkContext._gateway = None
             SparkContext._jvm = None
+    pass_on_last_words()
     if _passing is not None:
         shutil.rmtree(_passing, ignore_errors=True)
     if _lock is not None:

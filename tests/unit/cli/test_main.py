@@ -1,11 +1,14 @@
 """The command as a whole: help, exit codes, one line for what goes wrong, and leaving quietly."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -56,6 +59,33 @@ def test_every_command_has_help_of_its_own(command: str) -> None:
     assert shown.exit_code == 0
     assert f"Usage: dlog log {command}" in shown.output
     assert command in CliRunner().invoke(root, ["log", "--help"]).output
+
+
+def leaves(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if not isinstance(command, click.Group):
+        yield path
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        yield from leaves(inner, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(leaves(root)), ids=" ".join)
+def test_every_command_shows_how_it_is_used(path: tuple[str, ...]) -> None:
+    """An example, and for each value a word for what is to be written."""
+    shown = CliRunner().invoke(root, [*path, "--help"], terminal_width=100).output
+    examples, _, options = shown.partition("Options:")
+    assert f"dlog {' '.join(path)}" in examples.partition("\n")[2]
+    assert not re.search(r"\b(TEXT|INTEGER|FLOAT|PATH|RANGE)\b", options), options
+
+
+def test_a_command_that_was_mistyped_is_guessed(dlog: Dlog) -> None:
+    refused = dlog("topc", "list")
+    assert (refused.code, "here; did you mean topic?" in refused.err) == (2, True)
+    refused = dlog("topic", "xyzzy")
+    assert (refused.code, "here; there are list, create, describe" in refused.err) == (2, True)
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -21,7 +21,7 @@ def test_every_command_has_help_with_an_example(dlog: Dlog, command: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["start", "--config", "no/such.toml"], 2, "does not exist"),
+        (["start", "--config", "no/such.toml"], 1, "there is no file no/such.toml"),
         (["start", "--set", "nodeid=1"], 2, "did you mean 'node.id'"),
         (["start", "--set", "listeners=PLAINTEXT://10.0.0.1:9092"], 2, "--insecure"),
         (["start", "--ready-fd", "2"], 2, "--ready-fd"),

@@ -93,7 +93,7 @@ def test_the_groups_own_help_imports_no_client() -> None:
         (["produce", "a", "-H", "=x"], 2, "NAME=VALUE"),
         (["produce", "a", "-k", ""], 2, "must not be empty"),
         (["produce", "a", "--json", "-k", ":"], 2, "leave -k and -Z away"),
-        (["produce", "a", "-l", "no/such/file"], 3, "no/such/file"),
+        (["produce", "a", "-l", "no/such/file"], 1, "no/such/file"),
         (["alter", "a"], 2, "say --partitions, --set or --unset"),
         (["alter", "a", "--set", "x"], 2, "write KEY=VALUE"),
         (["alter", "a", "--set", "x=1", "--unset", "x"], 2, "x is both set and unset"),

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distributedlog.cli.refusals import ThereAlreadyError
 from distributedlog.cli.topic.lines import InputError
 from distributedlog.cli.topic.parsing import parse_json, record_fields
 from distributedlog.cli.topic.record_files import (
     FORMATS,
     ROWS_PER_GROUP,
-    FileExistsAlreadyError,
     format_of,
     reading,
     writing,
@@ -147,7 +147,7 @@ def test_a_name_that_says_nothing_is_asked_about() -> None:
 
 def test_a_file_that_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", "jsonl", [Record(b"old")])
-    with pytest.raises(FileExistsAlreadyError, match="add --force"):
+    with pytest.raises(ThereAlreadyError, match="add --force"):
         written(path, "jsonl", [Record(b"new")])
     assert read(path, "jsonl")[0][0].value == b"old"
     written(path, "jsonl", [Record(b"new")], replace=True)

@@ -64,6 +64,33 @@ def test_a_flows_error_is_forgotten_when_it_completes() -> None:
     assert fold([failed, {**failed, "state": "completed", "error": None}]).flows["raw"].error is None
 
 
+def test_flows_are_shown_as_they_were_in_the_last_run() -> None:
+    def flow(name: str, state: str, number: int) -> dict[str, Any]:
+        return {"type": "flow", "time_ms": 9, "run": number, "flow": name, "state": state}
+
+    def states(*events: dict[str, Any], is_running: bool = False) -> dict[str, str]:
+        status = fold([*first, *events], is_running=is_running)
+        return {each.name: each.state for each in status.flows.values()}
+
+    first = [
+        run(1, "started"),
+        batch("raw", 10, 10),
+        batch("clean", 9, 9),
+        flow("raw", "completed", 1),
+        flow("clean", "completed", 1),
+        run(1, "completed"),
+    ]
+    assert states() == {"raw": "completed", "clean": "completed"}
+    refused = (run(2, "started"), run(2, "failed", error="no such table"))
+    assert states(*refused) == {"raw": "not run", "clean": "not run"}
+    begun = (run(2, "started"), batch("raw", 1, 11))
+    assert states(*begun, is_running=True) == {"raw": "running", "clean": "waiting"}
+    assert states(*begun) == {"raw": "stopped", "clean": "not run"}
+    broken = (*begun, flow("clean", "failed", 2), run(2, "failed", error="clean"))
+    assert states(*broken) == {"raw": "stopped", "clean": "failed"}
+    assert fold([*first, *broken]).flows["raw"].rows == 11, "what was done before counts on"
+
+
 def test_a_run_whose_process_died_is_not_running() -> None:
     assert fold([run(1, "started")], is_running=True).state == "running"
     assert fold([run(1, "started")], is_running=False).state == "stopped"

@@ -20,6 +20,7 @@ from distributedlog.cli.output import (
     show_size,
 )
 from distributedlog.cli.progress import progress_bar
+from distributedlog.cli.refusals import EXISTING_FILE
 from distributedlog.model.errors import DirectoryLockedError
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import SystemDisk
@@ -33,13 +34,19 @@ COLUMNS = columns("topic<32 partitions>10 size>10 settings<8")
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="DIR…")
-@click.option("--to", "target", type=click.Path(), metavar="NEWDIR", help="Make this new directory a node's.")
+@click.option(
+    "--to",
+    "target",
+    type=click.Path(),
+    metavar="NEWDIR",
+    help="Copy into this new directory, and make it a node's.",
+)
 @click.option("--in-place", is_flag=True, help="Make Kafka's own directory a node's; nothing is copied.")
 @click.option(
     "--link",
     "with_links",
     is_flag=True,
-    help="With --to: sealed log files become second names of Kafka's, and are not copied.",
+    help="With --to: log files that are full become hard links to Kafka's instead of copies.",
 )
 @click.option(
     "-t", "--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated."
@@ -48,12 +55,15 @@ COLUMNS = columns("topic<32 partitions>10 size>10 settings<8")
 @click.option(
     "--properties",
     "properties_path",
-    type=click.Path(exists=True, dir_okay=False),
+    type=EXISTING_FILE,
     metavar="FILE",
     help="Kafka's server.properties, for the settings that are only there.",
 )
 @click.option(
-    "--node-id", type=click.IntRange(0, NODE_ID_MAX), metavar="N", help="Of the node; else Kafka's."
+    "--node-id",
+    type=click.IntRange(0, NODE_ID_MAX),
+    metavar="N",
+    help="The id of the new node; without it, Kafka's.",
 )
 @output_option
 def adopt(

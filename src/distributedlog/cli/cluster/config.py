@@ -1,31 +1,38 @@
-"""`dlog cluster config`: settings of all brokers, or of one, changed while they run."""
+"""`dlog cluster config`: settings of all brokers, of one, or of a consumer group, changed while they run."""
 
+from collections.abc import Collection
 from typing import Final
 
 import click
 
-from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line
+from distributedlog.cli.near import did_you_mean
+from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line, warn
+from distributedlog.cli.refusals import NotThereError
 from distributedlog.cli.topic.creation import Setting
 from distributedlog.cli.topic.session import cluster_options, run
 from distributedlog.client.admin import Admin
 from distributedlog.client.config_admin import (
     CLUSTER_DEFAULT,
     ConfigEntry,
+    ConfigKind,
     ConfigOf,
     ConfigSource,
     edits,
     of_broker,
+    of_group,
 )
 
 HELP = """\
-Settings of all brokers (the cluster's), or of one, while they run.
+Settings of all brokers (the cluster's), of one, or of a consumer group, while they run.
 
-A broker's own setting stands before the cluster's, and that before what the broker was started with.
+A broker's own setting stands before the cluster's, and that before what the broker was started with.  A
+group's own stands before its broker's.
 
 \b
 dlog cluster config get
 dlog cluster config set log.retention.ms=86400000
 dlog cluster config unset log.retention.ms --broker 2
+dlog cluster config set consumer.heartbeat.interval.ms=7000 --group workers
 """
 COLUMNS = columns("setting<44 value<24 from<10")
 SOURCES: Final = {
@@ -33,10 +40,18 @@ SOURCES: Final = {
     ConfigSource.CLUSTER: "cluster",
     ConfigSource.STARTUP: "start",
     ConfigSource.DEFAULT: "default",
+    ConfigSource.GROUP: "group",
 }
 
 broker_option = click.option(
-    "--broker", "broker_id", type=click.IntRange(0), metavar="N", help="Of this broker; else of all."
+    "--broker",
+    "broker_id",
+    type=click.IntRange(0),
+    metavar="N",
+    help="The settings of this broker; without it, those of all.",
+)
+group_option = click.option(
+    "--group", "group_id", metavar="NAME", help="The settings of this consumer group, not of brokers."
 )
 
 
@@ -45,50 +60,85 @@ def group() -> None:
     pass
 
 
-def _whose(broker_id: int | None) -> ConfigOf:
-    return CLUSTER_DEFAULT if broker_id is None else of_broker(broker_id)
+def _whose(broker_id: int | None, group_id: str | None) -> ConfigOf:
+    if group_id is None:
+        return CLUSTER_DEFAULT if broker_id is None else of_broker(broker_id)
+    if broker_id is not None or not group_id:
+        raise click.UsageError("--group names a group, and does not go together with --broker")
+    return of_group(group_id)
 
 
 @group.command(short_help="Show settings, and where they come from.")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 @broker_option
-@click.option("--all", "with_defaults", is_flag=True, help="Also those that nobody has set.")
+@group_option
+@click.option(
+    "--all", "with_defaults", is_flag=True, help="Also those that nobody has set, with their defaults."
+)
 @cluster_options
 @output_option
 def get(
     names: tuple[str, ...],
     broker_id: int | None,
+    group_id: str | None,
     with_defaults: bool,
     bootstrap: str,
     timeout_seconds: float,
     output: str,
 ) -> int:
-    """Show settings that were set: for all brokers, or with --broker what holds on that one.
+    """Show settings that were set: for all brokers, or what holds on one, or for a group.
 
     \b
     dlog cluster config get
     dlog cluster config get log.retention.ms --broker 1
     dlog cluster config get --broker 1 --all -o json
     """
-    whose = _whose(broker_id)
+    whose = _whose(broker_id, group_id)
 
     async def work(admin: Admin) -> None:
+        await _check_broker(admin, broker_id)
         entries = await admin.describe_configs(whose, names or None, with_documentation=output == "json")
         if entries is None:
             raise click.ClickException("this cluster does not tell its settings")
-        missing = sorted(set(names) - {each.name for each in entries})
-        if missing and broker_id is not None:
-            raise click.UsageError(
-                f"broker {broker_id} has no setting {missing[0]}: see docs/configuration.md"
-            )
+        await _check_known(admin, set(names) - {each.name for each in entries}, whose)
         shown = [each for each in entries if names or with_defaults or _is_set(each)]
         _show(whose, shown, output)
 
     return run(bootstrap, timeout_seconds, work)
 
 
+async def _check_broker(admin: Admin, broker_id: int | None) -> None:
+    """Only a broker itself knows its settings: one that is not there is not waited for."""
+    if broker_id is None:
+        return
+    known = sorted(each.node_id for each in await admin.cluster.brokers())
+    if broker_id not in known:
+        raise NotThereError(f"there is no broker {broker_id}: the brokers are {', '.join(map(str, known))}")
+
+
+async def _check_known(admin: Admin, names: Collection[str], whose: ConfigOf, otherwise: str = "") -> None:
+    """What is set for all brokers is told alone: whether there is such a setting at all, one of them says."""
+    if not names:
+        return
+    option = "--group NAME" if whose.kind == ConfigKind.GROUP else "--broker N"
+    if whose == CLUSTER_DEFAULT:
+        whose = of_broker(min(each.node_id for each in await admin.cluster.brokers()))
+    entries = await admin.describe_configs(whose)
+    known = {each.name for each in entries or ()}
+    unknown = sorted(set(names) - known)
+    if unknown and known:
+        meant = did_you_mean(unknown[0], known, f"`dlog cluster config get {option} --all` lists them all")
+        raise click.UsageError(f"there is no setting {unknown[0]}; {meant}{otherwise}")
+
+
 def _is_set(entry: ConfigEntry) -> bool:
     return entry.source != ConfigSource.DEFAULT
+
+
+def _named(whose: ConfigOf) -> dict[str, object]:
+    if whose.kind == ConfigKind.GROUP:
+        return {"group": whose.name}
+    return {"broker": int(whose.name) if whose.name else None}
 
 
 def _show(whose: ConfigOf, entries: list[ConfigEntry], output: str) -> None:
@@ -99,7 +149,7 @@ def _show(whose: ConfigOf, entries: list[ConfigEntry], output: str) -> None:
             print_json(
                 {
                     "type": "setting",
-                    "broker": int(whose.name) if whose.name else None,
+                    **_named(whose),
                     "name": each.name,
                     "value": each.value,
                     "source": source,
@@ -111,41 +161,52 @@ def _show(whose: ConfigOf, entries: list[ConfigEntry], output: str) -> None:
         else:
             table.row(each.name, "(hidden)" if each.is_sensitive else each.value, source)
     if output == "table" and not entries:
-        print_line(f"nothing is set for {'all brokers' if not whose.name else whose}")
+        whom = whose if whose.name else "all brokers; --broker N shows what holds on one"
+        warn(f"nothing is set for {whom}")
 
 
 @group.command(name="set", short_help="Change settings.")
 @click.argument("settings", nargs=-1, required=True, type=Setting(), metavar="NAME=VALUE…")
 @broker_option
+@group_option
+@click.option("--force", is_flag=True, help="Also names that the brokers do not know (of plugins, say).")
 @click.option("--dry-run", is_flag=True, help="Only say whether it could be.")
 @cluster_options
 @output_option
 def set_settings(
     settings: tuple[tuple[str, str], ...],
     broker_id: int | None,
+    group_id: str | None,
+    force: bool,
     dry_run: bool,
     bootstrap: str,
     timeout_seconds: float,
     output: str,
 ) -> int:
-    """Change settings of all brokers, or of one, now.  Those that need a restart are refused.
+    """Change settings of all brokers, of one, or of a group, now.  Those that need a restart are refused.
 
     \b
     dlog cluster config set log.retention.ms=86400000
     dlog cluster config set log.retention.ms=3600000 --broker 1
+    dlog cluster config set consumer.heartbeat.interval.ms=7000 --group workers
     """
-    return _alter(broker_id, dict(settings), (), bootstrap, timeout_seconds, output, dry_run=dry_run)
+    whose = _whose(broker_id, group_id)
+    return _alter(
+        whose, dict(settings), (), bootstrap, timeout_seconds, output, dry_run=dry_run, any_name=force
+    )
 
 
 @group.command(short_help="Take settings back.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 @broker_option
+@group_option
 @click.option("--dry-run", is_flag=True, help="Only say whether it could be.")
 @cluster_options
 @output_option
 def unset(
     names: tuple[str, ...],
     broker_id: int | None,
+    group_id: str | None,
     dry_run: bool,
     bootstrap: str,
     timeout_seconds: float,
@@ -157,11 +218,12 @@ def unset(
     dlog cluster config unset log.retention.ms
     dlog cluster config unset log.retention.ms --broker 1
     """
-    return _alter(broker_id, {}, names, bootstrap, timeout_seconds, output, dry_run=dry_run)
+    whose = _whose(broker_id, group_id)
+    return _alter(whose, {}, names, bootstrap, timeout_seconds, output, dry_run=dry_run)
 
 
 def _alter(
-    broker_id: int | None,
+    whose: ConfigOf,
     to_set: dict[str, str],
     to_unset: tuple[str, ...],
     bootstrap: str,
@@ -169,10 +231,16 @@ def _alter(
     output: str,
     *,
     dry_run: bool,
+    any_name: bool = False,
 ) -> int:
-    whose = _whose(broker_id)
+    is_broker = whose.kind == ConfigKind.BROKER and whose != CLUSTER_DEFAULT
 
     async def work(admin: Admin) -> None:
+        await _check_broker(admin, int(whose.name) if is_broker else None)
+        if not any_name:
+            otherwise = "" if whose.kind == ConfigKind.GROUP else " (--force sets it all the same)"
+            await _check_known(admin, to_set, whose, otherwise)
+            await _check_known(admin, await _without_set(admin, whose, to_unset), whose)
         outcome = await admin.alter_configs({whose: edits(to_set, to_unset)}, validate_only=dry_run)
         for error in outcome.values():
             if error is not None:
@@ -184,12 +252,18 @@ def _alter(
     return run(bootstrap, timeout_seconds, work)
 
 
+async def _without_set(admin: Admin, whose: ConfigOf, names: tuple[str, ...]) -> set[str]:
+    """What is set can be taken back, whatever it is called."""
+    entries = await admin.describe_configs(whose, names) if names else ()
+    return set(names) - {each.name for each in entries or ()}
+
+
 def _show_change(whose: ConfigOf, name: str, value: str | None, output: str, *, dry_run: bool) -> None:
     if output == "json":
         print_json(
             {
                 "type": "altered",
-                "broker": int(whose.name) if whose.name else None,
+                **_named(whose),
                 "name": name,
                 "value": value,
                 "done": not dry_run,

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line
+from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line, warn
 from distributedlog.cli.topic.session import cluster_options, run
 from distributedlog.client.admin import Admin
 from distributedlog.client.quota_admin import QuotaChange, QuotaEntity
@@ -53,9 +53,13 @@ class Limit(click.ParamType[tuple[str, float]]):
 
 
 def entity_options(command: Command) -> Command:
-    command = click.option("--ip", metavar="ADDRESS", help="Of connections from this address.")(command)
-    command = click.option("--client-id", metavar="NAME", help="Of clients that call themselves so.")(command)
-    return click.option("--user", metavar="NAME", help="Of this user.")(command)
+    command = click.option("--ip", metavar="ADDRESS", help="Whose quota: connections from this address.")(
+        command
+    )
+    command = click.option(
+        "--client-id", metavar="NAME", help="Whose quota: clients that call themselves so."
+    )(command)
+    return click.option("--user", metavar="NAME", help="Whose quota: this user.")(command)
 
 
 @click.group(name="quotas", help=HELP)
@@ -67,10 +71,11 @@ def group() -> None:
 @cluster_options
 @output_option
 def list_quotas(bootstrap: str, timeout_seconds: float, output: str) -> int:
-    """Which quotas there are.
+    """Which quotas there are, and whose.
 
     \b
     dlog cluster quotas list
+    dlog cluster quotas list -o json
     """
 
     async def work(admin: Admin) -> None:
@@ -83,7 +88,7 @@ def list_quotas(bootstrap: str, timeout_seconds: float, output: str) -> int:
                 else:
                     table.row(entity, key, f"{limit:g}")
         if output == "table" and not found:
-            print_line("there are no quotas")
+            warn("there are no quotas")
 
     return run(bootstrap, timeout_seconds, work)
 

@@ -5,11 +5,11 @@ import click
 from distributedlog.cli.confirming import check_can_ask, confirm
 from distributedlog.cli.group.session import (
     GroupInUseError,
-    NoSuchGroupError,
     check_group_ids,
     on_groups,
 )
 from distributedlog.cli.output import output_option, print_json, print_line
+from distributedlog.cli.refusals import NotThereError
 from distributedlog.cli.topic.session import cluster_options
 from distributedlog.client.group_admin import GroupAdmin, is_missing, is_refused_for_members
 from distributedlog.model.errors import DlogError
@@ -51,14 +51,14 @@ def delete(
             first = failures[0]
             if len(failures) == 1:
                 raise first
-            raise NoSuchGroupError("; ".join(_text(each) for each in failures))
+            raise NotThereError("; ".join(_text(each) for each in failures))
 
     return on_groups(bootstrap, timeout_seconds, work)
 
 
 def _explained(group_id: str, error: DlogError) -> click.ClickException | DlogError:
     if is_missing(error):
-        return NoSuchGroupError(f"there is no group {group_id!r}; 'dlog group list' shows those there are")
+        return NotThereError(f"there is no group {group_id!r}; 'dlog group list' shows those there are")
     if is_refused_for_members(error):
         return GroupInUseError(f"group {group_id!r} has members: stop them first")
     return error

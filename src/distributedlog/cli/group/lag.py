@@ -6,16 +6,17 @@ import click
 
 from distributedlog.cli.group.session import check_group_ids, on_groups
 from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line
+from distributedlog.cli.topic.ranges import ISOLATIONS
 from distributedlog.cli.topic.session import cluster_options
 from distributedlog.client.group_admin import GroupAdmin, GroupView
 from distributedlog.client.group_lag import COUNTED_BYTES_MAX, Lag, lag_of
 from distributedlog.client.options import MIB
-from distributedlog.client.places import Isolation
 from distributedlog.model.errors import GroupNotFoundError, UnknownTopicError
 from distributedlog.model.ids import TopicPartition, check_topic_name
 
 COLUMNS = columns("topic<24 partition>9 position>12 end>12 lag>12 client<16")
-ISOLATIONS = {"read_committed": Isolation.READ_COMMITTED, "read_uncommitted": Isolation.READ_UNCOMMITTED}
+OTHER_NAMES = {"read_committed": "committed", "read_uncommitted": "uncommitted"}
+"""As Kafka's clients call them."""
 
 
 @click.command()
@@ -25,10 +26,11 @@ ISOLATIONS = {"read_committed": Isolation.READ_COMMITTED, "read_uncommitted": Is
 )
 @click.option(
     "--isolation",
-    type=click.Choice(sorted(ISOLATIONS)),
-    default="read_committed",
+    type=click.Choice([*ISOLATIONS, *OTHER_NAMES]),
+    default="committed",
     show_default=True,
-    help="Whether records of aborted and open transactions are left to read.",
+    metavar="[uncommitted|committed]",
+    help="committed: what a transaction has taken back, or may yet, is not left to read.",
 )
 @click.option(
     "--count-mib",
@@ -69,7 +71,7 @@ def lag(
             found = await lag_of(
                 groups.cluster,
                 places,
-                isolation=ISOLATIONS[isolation],
+                isolation=ISOLATIONS[OTHER_NAMES.get(isolation, isolation)],
                 counted_bytes_max=count_mib * MIB,
             )
             if output == "json":

@@ -3,7 +3,7 @@
 import click
 
 from distributedlog.cli.group.session import on_groups
-from distributedlog.cli.output import TextTable, columns, output_option, print_json
+from distributedlog.cli.output import TextTable, columns, output_option, print_json, warn
 from distributedlog.cli.topic.session import cluster_options
 from distributedlog.client.group_admin import GroupAdmin
 
@@ -20,14 +20,15 @@ TYPES = ("classic", "consumer")
     "states",
     multiple=True,
     type=click.Choice(STATES, case_sensitive=False),
-    help="Only groups in this state; may be given several times.",
+    metavar="STATE",
+    help=f"Only groups in this state; may be repeated: {', '.join(STATES)}.",
 )
 @click.option(
     "--type",
     "types",
     multiple=True,
     type=click.Choice(TYPES, case_sensitive=False),
-    help="Only groups of this protocol; may be given several times.",
+    help="Only groups of the classic protocol, or of the new one (KIP-848).",
 )
 @cluster_options
 @output_option
@@ -43,7 +44,10 @@ def list_groups(
 
     async def work(groups: GroupAdmin) -> None:
         table = TextTable(COLUMNS)
-        for each in await groups.list_groups(states=states, types=types):
+        found = await groups.list_groups(states=states, types=types)
+        if not found and output == "table":
+            warn("no such groups" if states or types else "there are no groups")
+        for each in found:
             if output == "json":
                 print_json(
                     {

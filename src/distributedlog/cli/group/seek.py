@@ -21,7 +21,8 @@ import click
 from distributedlog.cli.group.session import GroupInUseError, check_group_ids, on_groups
 from distributedlog.cli.moments import Moment
 from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line, warn
-from distributedlog.cli.topic.session import NoSuchTopicError, cluster_options
+from distributedlog.cli.refusals import NotThereError
+from distributedlog.cli.topic.session import cluster_options
 from distributedlog.client.group_admin import GroupAdmin, is_refused_for_members
 from distributedlog.client.group_offsets import Position
 from distributedlog.client.offsets import list_offsets, resolve
@@ -83,13 +84,16 @@ class Move(NamedTuple):
     help="Which topic, or which partitions of it; may be repeated.",
 )
 @click.option("--all-topics", is_flag=True, help="Every partition in which the group has a position.")
-@click.option("--to-offset", type=click.IntRange(0, 2**63 - 1), metavar="N", help="That offset.")
+@click.option("--to-offset", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Go on at that offset.")
 @click.option(
-    "--to-time", type=Moment(), metavar="TIME", help="That time: 2026-01-31T12:00, -10m, or ms since 1970."
+    "--to-time",
+    type=Moment(),
+    metavar="TIME",
+    help="Go on at that time: 2026-01-31T12:00, -10m, or ms since 1970.",
 )
-@click.option("--begin", is_flag=True, help="The start of each partition.")
-@click.option("--end", is_flag=True, help="The end of each partition.")
-@click.option("--shift", type=int, metavar="N", help="So many offsets later, or earlier if negative.")
+@click.option("--begin", is_flag=True, help="Go on at the start of each partition.")
+@click.option("--end", is_flag=True, help="Go on at the end of each partition.")
+@click.option("--shift", type=int, metavar="N", help="Go on so many offsets later, or earlier if negative.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @cluster_options
 @output_option
@@ -175,7 +179,7 @@ async def _places(
         known = {each.index for each in topic.partitions}
         unknown = [each for each in wanted.partitions if each not in known]
         if unknown:
-            raise NoSuchTopicError(
+            raise NotThereError(
                 f"topic {wanted.topic!r} has no partition {unknown[0]}: it has {len(known)}, from 0"
             )
         places.update(

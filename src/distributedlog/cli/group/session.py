@@ -5,15 +5,12 @@ from typing import Any
 
 import click
 
+from distributedlog.cli.refusals import NotThereError
 from distributedlog.cli.topic.session import run
 from distributedlog.client.admin import Admin
 from distributedlog.client.group_admin import GroupAdmin
 from distributedlog.groups.config import GROUP_ID_BYTES_MAX
 from distributedlog.model.errors import GroupNotFoundError
-
-
-class NoSuchGroupError(click.ClickException):
-    exit_code = 1
 
 
 class GroupInUseError(click.ClickException):
@@ -31,7 +28,7 @@ def on_groups(
         try:
             return await work(GroupAdmin(admin.cluster))
         except GroupNotFoundError as error:
-            raise NoSuchGroupError(f"{error}; 'dlog group list' shows those there are") from error
+            raise NotThereError(f"{error}; 'dlog group list' shows those there are") from error
 
     return run(bootstrap, timeout_seconds, with_groups)
 

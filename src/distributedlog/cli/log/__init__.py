@@ -8,6 +8,10 @@ Look into the files of logs, check them, mend them.  Needs no server.
 DIR is a data directory (one that holds TOPIC-NUMBER directories) or one partition's directory in it, written
 by distributedlog or by Apache Kafka.  `dump` and `verify` change nothing and may be used on a directory
 that is in use; `index` and `compact` need it for themselves.
+
+\b
+dlog log verify /var/lib/dlog
+dlog log dump /var/lib/dlog --topic orders --records --limit 10
 """
 
 group = LazyGroup(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import click
 
-from distributedlog.cli.locations import NothingFoundError, locate, selection_options
+from distributedlog.cli.locations import locate, selection_options
 from distributedlog.cli.log.show import (
     ABORTED_COLUMNS,
     EPOCH_COLUMNS,
@@ -22,6 +22,7 @@ from distributedlog.cli.log.show import (
 )
 from distributedlog.cli.moments import Moment
 from distributedlog.cli.output import output_option, warn
+from distributedlog.cli.refusals import NotThereError
 from distributedlog.model.errors import CorruptLogError, DlogError
 from distributedlog.ports.disk import SystemDisk
 from distributedlog.records.record import decode_batch
@@ -257,7 +258,7 @@ class Dump:
     def _small(self, path: str) -> bytes:
         data = self._files.read_small(path)
         if data is None:
-            raise NothingFoundError(f"there is no file {path}")
+            raise NotThereError(f"there is no file {path}")
         return data
 
 

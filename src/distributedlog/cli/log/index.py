@@ -31,6 +31,7 @@ EXIT_UNSOUND = 1
 )
 @click.option(
     "--interval-bytes",
+    metavar="BYTES",
     type=click.IntRange(min=0, max=2**31 - 1),
     default=LogConfig().index_interval_bytes,
     show_default=True,

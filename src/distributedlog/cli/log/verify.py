@@ -39,6 +39,10 @@ def verify(path: str, topic: str | None, partition: int | None, output: str) -> 
     damage      what was whole once and is not any more; exit code 1
     repairable  what a crash leaves: the next open, or `dlog log index`, puts it right
     note        worth knowing
+
+    \b
+    dlog log verify data
+    dlog log verify data/orders-0 -o json
     """
     location = locate(path, topic, partition)
     if location.is_in_use:

@@ -5,11 +5,22 @@ Each command is a module of its own, imported when it is used: only `run` needs 
 
 from distributedlog.cli.lazy import LazyGroup
 
+HELP = """\
+Pipelines from topics to tables and to other topics, on Spark (docs/pipelines.md).
+
+\b
+dlog pipeline init shop
+cd shop
+dlog topic produce orders < sample.jsonl
+dlog pipeline run
+dlog pipeline status
+"""
+
 _HERE = "distributedlog.cli.pipeline"
 
 group = LazyGroup(
     name="pipeline",
-    help="Pipelines from topics to tables and to other topics, on Spark (docs/pipelines.md).",
+    help=HELP,
     commands_at={
         "init": (f"{_HERE}.init:init", "Write a project that works at once."),
         "run": (f"{_HERE}.run:run", "Run it, once or again and again."),

@@ -8,7 +8,7 @@ from distributedlog.cli.topic.session import BOOTSTRAP_DEFAULT, BOOTSTRAP_VARIAB
 
 @click.command()
 @click.argument("name")
-@click.option("--topic", default="orders", show_default=True, help="The topic it reads.")
+@click.option("--topic", default="orders", show_default=True, metavar="TOPIC", help="The topic it reads.")
 @click.option(
     "-b",
     "--bootstrap",
@@ -24,6 +24,10 @@ def init(name: str, topic: str, bootstrap: str) -> int:
     windowed one, dead letters for what is no order, and a topic that gets the windows.
 
     It is an ordinary project of Spark's declarative pipelines; change what you like.
+
+    \b
+    dlog pipeline init shop
+    dlog pipeline init clicks --topic web-clicks --bootstrap kafka.example.com:9092
     """
     from distributedlog.client.addresses import parse_bootstrap
     from distributedlog.model.ids import check_topic_name

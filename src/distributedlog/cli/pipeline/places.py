@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+from distributedlog.cli.refusals import EXISTING_DIRECTORY
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -13,7 +15,7 @@ def project_option(command: Command) -> Command:
         "-p",
         "--project",
         "where",
-        type=click.Path(exists=True),
+        type=EXISTING_DIRECTORY,
         default=".",
         show_default="this directory, or one above it",
         metavar="DIR",

@@ -11,6 +11,9 @@ def prepare(anew: bool) -> int:
     """Keep Java's classes loaded in a file, so that Spark starts in a fraction of the time.
 
     Takes about half a minute, once, and 250 MB in your cache directory.  Sessions use it from then on.
+
+    \b
+    dlog pipeline prepare
     """
     from distributedlog.cli.pipeline.run import NoSparkError
     from distributedlog.model.errors import SparkNotReadyError

@@ -9,11 +9,15 @@ from distributedlog.cli.pipeline.places import project_option
 
 @click.command()
 @project_option
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask whether it is meant.")
 def reset(where: str, yes: bool) -> int:
     """Remove the pipeline's tables, its checkpoints and its history: the next run begins anew.
 
     Topics stay as they are.  What the next run sends to topics it sends a second time.
+
+    \b
+    dlog pipeline reset
+    dlog pipeline reset -p shop --yes
     """
     from distributedlog.pipelines.project import find_project, reset_project
 

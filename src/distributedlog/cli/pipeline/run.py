@@ -79,7 +79,7 @@ class Seconds(click.ParamType[float]):
 )
 @click.option(
     "--failures", "failures_max", type=click.IntRange(1), default=5, show_default=True,
-    help="With --every: give up after so many failed runs in a row.",
+    metavar="N", help="With --every: give up after so many failed runs in a row.",
 )  # fmt: skip
 @output_option
 def run(
@@ -97,6 +97,11 @@ def run(
 
     With --every it is run again and again in the same Spark session, which is how it stays fresh; then Ctrl-C
     is the way to end it.  Prints a line for each run.
+
+    \b
+    dlog pipeline run
+    dlog pipeline run --every 10s -p shop
+    dlog pipeline run --master spark://spark.example.com:7077 --conf spark.executor.memory=2g
     """
     if once and every_seconds is not None:
         raise click.UsageError("--once and --every contradict each other.")

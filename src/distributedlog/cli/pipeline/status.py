@@ -40,7 +40,12 @@ HEADING = "flow<24 state<10 rows>12 last-batch>10 batch-time>10 too-late>8 lag>1
 )
 @output_option
 def status(where: str, bootstrap: str | None, plot: str | None, output: str) -> int:
-    """Show what the pipeline has done: rows, batch time, lag and the last error of each flow."""
+    """Show what the pipeline has done: the last run, and of each flow rows, batch time, lag and last error.
+
+    \b
+    dlog pipeline status
+    dlog pipeline status -p shop --plot lag.png
+    """
     from distributedlog.pipelines.history import read_history
     from distributedlog.pipelines.project import find_project, is_running
     from distributedlog.pipelines.status import fold

@@ -30,8 +30,8 @@ group = LazyGroup(
         "produce": (f"{_HERE}.produce:produce", "Write records, one a line."),
         "consume": (f"{_HERE}.consume:consume", "Read records."),
         "export": (f"{_HERE}.exporting:export", "Write records into a file, nothing lost."),
-        "import": (f"{_HERE}.importing:import_records", "Write the records of such a file."),
-        "replay": (f"{_HERE}.replay:replay", "Write records to another topic, with their pace."),
+        "import": (f"{_HERE}.importing:import_records", "Write the records of such a file into a topic."),
+        "replay": (f"{_HERE}.replay:replay", "Write records to another topic, as fast as they came."),
         "analyze": (f"{_HERE}.analyze:analyze", "Sizes, rates, keys, order: what a topic holds."),
     },
 )

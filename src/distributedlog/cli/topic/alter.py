@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import click
 
+from distributedlog.cli.near import did_you_mean
 from distributedlog.cli.output import output_option, print_json, print_line, warn
 from distributedlog.cli.topic.creation import Setting
 from distributedlog.cli.topic.session import cluster_options, run
@@ -33,7 +34,12 @@ class Change:
     "-p", "--partitions", type=click.IntRange(1), metavar="N", help="How many it shall have in all."
 )
 @click.option(
-    "--set", "to_set", type=Setting(), multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated."
+    "--set",
+    "to_set",
+    type=Setting(),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting, by Kafka's name; may be repeated.",
 )
 @click.option(
     "--unset", "to_unset", multiple=True, metavar="KEY", help="Back to the default; may be repeated."
@@ -71,6 +77,7 @@ def alter(
         failures: list[DlogError] = []
         if wanted or to_unset:
             configs = await admin.topic_configs(topic) or ()
+            _check_known({each.name for each in configs}, to_unset)
             changes += _setting_changes(configs, wanted, to_unset)
             outcome = await admin.alter_configs(
                 {of_topic(topic): edits(wanted, to_unset)}, validate_only=dry_run
@@ -87,6 +94,14 @@ def alter(
             warn("keys may go to other partitions from now on: what was written before stays where it is")
 
     return run(bootstrap, timeout_seconds, work)
+
+
+def _check_known(known: set[str], to_unset: tuple[str, ...]) -> None:
+    """What is unset and was never there would go unnoticed; a cluster refuses only to set it."""
+    unknown = [name for name in to_unset if known and name not in known]
+    if unknown:
+        meant = did_you_mean(unknown[0], known, f"known are {', '.join(sorted(known))}")
+        raise click.UsageError(f"there is no setting {unknown[0]} of topics; {meant}")
 
 
 def _setting_changes(

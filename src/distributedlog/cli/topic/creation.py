@@ -28,26 +28,33 @@ class Setting(click.ParamType[tuple[str, str]]):
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
 @click.option(
-    "-p", "--partitions", type=click.IntRange(1), metavar="N", help="How many; else as the cluster is set up."
+    "-p",
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="How many each has; without it, the cluster's num.partitions.",
 )
 @click.option(
     "-r",
     "--replication-factor",
     type=click.IntRange(1, 32767),
     metavar="N",
-    help="Replicas of each partition; else as the cluster is set up.",
+    help="Replicas of each partition; without it, the cluster's default.replication.factor.",
 )
 @click.option(
     "-c",
     "--config",
+    "--set",
     "settings",
     type=Setting(),
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of the topic.",
+    help="A setting of the topic, by Kafka's name (docs/configuration.md); may be repeated.",
 )
 @click.option("--if-not-exists", is_flag=True, help="A topic that is there already is no error.")
-@click.option("--validate-only", is_flag=True, help="Only say whether it could be made.")
+@click.option(
+    "--dry-run", "--validate-only", "validate_only", is_flag=True, help="Only say whether it could be made."
+)
 @cluster_options
 @output_option
 def create(

@@ -43,10 +43,18 @@ STATE_BYTES_MAX: Final = 4 * 1024 * 1024
 @click.argument("topic")
 @click.argument("path", metavar="FILE")
 @file_format_option
-@click.option("--by-key", is_flag=True, help="Partitions by key, as a producer chooses; else as in the file.")
-@click.option("--now", "stamp_now", is_flag=True, help="New timestamps; else those of the file.")
-@click.option("--no-headers", is_flag=True, help="Without headers.")
-@click.option("--state", "state_path", type=click.Path(), metavar="FILE", help="Where to keep how far it is.")
+@click.option(
+    "--by-key", is_flag=True, help="Choose partitions by key, as a producer does; without it, as in the file."
+)
+@click.option("--now", "stamp_now", is_flag=True, help="New timestamps; without it, those of the file.")
+@click.option("--no-headers", is_flag=True, help="Leave the headers out.")
+@click.option(
+    "--state",
+    "state_path",
+    type=click.Path(),
+    metavar="FILE",
+    help="Keep in this file how far it is: the same command goes on there.",
+)
 @compression_option
 @cluster_options
 @output_option

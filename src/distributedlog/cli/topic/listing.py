@@ -2,7 +2,7 @@
 
 import click
 
-from distributedlog.cli.output import TextTable, columns, output_option, print_json
+from distributedlog.cli.output import TextTable, columns, output_option, print_json, warn
 from distributedlog.cli.topic.session import cluster_options, run
 from distributedlog.client.admin import Admin
 from distributedlog.client.view import TopicView
@@ -27,6 +27,8 @@ def list_topics(with_internal: bool, bootstrap: str, timeout_seconds: float, out
 
     async def work(admin: Admin) -> None:
         topics = await admin.list_topics(with_internal=with_internal)
+        if not topics and output == "table":
+            warn("there are no topics" if with_internal else "there are no topics but the cluster's own")
         table = TextTable(COLUMNS)
         for topic in topics:
             if output == "json":

@@ -31,7 +31,7 @@ def compression_option(command: Command) -> Command:
         type=click.Choice(CODECS),
         default="none",
         show_default=True,
-        help="Of the batches.",
+        help="How batches are compressed.",
     )(command)
 
 
@@ -41,5 +41,5 @@ def file_format_option(command: Command) -> Command:
         "--format",
         "given_format",
         type=click.Choice(FORMATS),
-        help="Of the file; else by its name: .jsonl, .jsonl.gz, .parquet.",
+        help="What the file holds; without it, by its name: .jsonl, .jsonl.gz, .parquet.",
     )(command)

@@ -16,6 +16,7 @@ from distributedlog.cli.topic.formats import unescaped
 from distributedlog.cli.topic.lines import InputError, read_lines
 from distributedlog.cli.topic.options import compression_option
 from distributedlog.cli.topic.parsing import Addressed, parse_json, parse_plain
+from distributedlog.cli.topic.ranges import topic_partitions
 from distributedlog.cli.topic.session import cluster_options, run
 from distributedlog.client.admin import Admin
 from distributedlog.client.producer import ACKS_ALL, BatchReport, Producer, ProducerOptions
@@ -52,10 +53,14 @@ class HeaderType(click.ParamType[Header]):
     type=HeaderType(),
     multiple=True,
     metavar="NAME=VALUE",
-    help="A header for every record.",
+    help="A header for every record; NAME alone is one without a value (null).",
 )
 @click.option(
-    "-p", "--partition", type=click.IntRange(0), metavar="N", help="All to this partition; else by key."
+    "-p",
+    "--partition",
+    type=click.IntRange(0),
+    metavar="N",
+    help="All to this partition; without it, by key.",
 )
 @compression_option
 @click.option(
@@ -130,6 +135,8 @@ def produce(
     counts = Counts(topic)
 
     async def work(admin: Admin) -> None:
+        if partition is not None:
+            await topic_partitions(admin, topic, (partition,), allow_creation=True)
         async with Producer(admin.cluster, options, on_batch=counts.add) as producer:
             stopped_by = await _feed(producer, counts, descriptor, parse, partition)
             await producer.flush()

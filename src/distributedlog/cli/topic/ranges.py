@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
+from distributedlog.cli.refusals import NotThereError
 from distributedlog.cli.topic.options import partitions_option
 from distributedlog.cli.topic.places import PlaceType
-from distributedlog.cli.topic.session import NoSuchTopicError
 from distributedlog.client.admin import Admin
 from distributedlog.client.consumer import Consumer
 from distributedlog.client.fetcher import FetchOptions
@@ -80,13 +80,15 @@ class TopicRange:
         return sum(span.offsets for span in self.spans.values())
 
 
-async def topic_partitions(admin: Admin, topic: str, chosen: tuple[int, ...] = ()) -> list[TopicPartition]:
+async def topic_partitions(
+    admin: Admin, topic: str, chosen: tuple[int, ...] = (), *, allow_creation: bool = False
+) -> list[TopicPartition]:
     """All of a topic, or those chosen, which must be there."""
-    view = await admin.cluster.topic(topic)
+    view = await admin.cluster.topic(topic, allow_creation=allow_creation)
     known = [each.index for each in view.partitions]
     missing = sorted(set(chosen) - set(known))
     if missing:
-        raise NoSuchTopicError(f"{topic} has partitions 0 to {max(known)}, not {missing[0]}")
+        raise NotThereError(f"{topic} has partitions 0 to {max(known)}, not {missing[0]}")
     return [TopicPartition(topic, index) for index in known if not chosen or index in chosen]
 
 

@@ -25,6 +25,7 @@ from typing import IO, Any, Final, Protocol
 
 import click
 
+from distributedlog.cli.refusals import NotThereError, ThereAlreadyError
 from distributedlog.cli.topic.lines import LINE_BYTES_MAX, InputError
 from distributedlog.cli.topic.parsing import Addressed, parse_json, record_fields
 from distributedlog.model.errors import InvalidRecordError
@@ -46,10 +47,6 @@ _SUFFIXES: Final = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
-
-
-class FileExistsAlreadyError(click.ClickException):
-    exit_code = 3
 
 
 class RecordWriter(Protocol):
@@ -84,8 +81,8 @@ def writing(path: str, kind: str, *, replace: bool = False) -> Iterator[RecordWr
         sys.stdout.buffer.flush()
         return
     if os.path.exists(path) and not replace:
-        raise FileExistsAlreadyError(f"{path} is there already: name another file, or add --force")
-    with open(path + PART_SUFFIX, "wb") as stream:
+        raise ThereAlreadyError(f"{path} is there already: name another file, or add --force")
+    with _part_of(path) as stream:
         writer = _writer(stream, kind)
         yield writer
         writer.finish()
@@ -93,6 +90,18 @@ def writing(path: str, kind: str, *, replace: bool = False) -> Iterator[RecordWr
         os.fsync(stream.fileno())
     os.replace(path + PART_SUFFIX, path)
     _sync_directory(os.path.dirname(os.path.abspath(path)))
+
+
+def _part_of(path: str) -> IO[bytes]:
+    """What is written before the file has its name.  Errors name what the user has named."""
+    directory = os.path.dirname(path)
+    if directory and not os.path.isdir(directory):
+        raise NotThereError(f"{path} cannot be written: there is no directory {directory}")
+    try:
+        return open(path + PART_SUFFIX, "wb")
+    except OSError as error:
+        error.filename = path
+        raise
 
 
 def _sync_directory(path: str) -> None:

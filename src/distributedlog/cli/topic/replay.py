@@ -61,9 +61,11 @@ READ_BYTES = 256 * 1024
     metavar="SECONDS",
     help="A longer pause between two records counts as this long.",
 )
-@click.option("--keep-partitions", is_flag=True, help="Into the same partitions; else by key.")
-@click.option("--now", "stamp_now", is_flag=True, help="New timestamps; else the old ones.")
-@click.option("--dst-bootstrap", metavar="HOST:PORT,…", help="The cluster of DST, if it is another.")
+@click.option("--keep-partitions", is_flag=True, help="Into the same partitions; without it, by key.")
+@click.option("--now", "stamp_now", is_flag=True, help="New timestamps; without it, the old ones.")
+@click.option(
+    "--dst-bootstrap", metavar="HOST:PORT,…", help="Brokers of the cluster that DST is in, if it is another."
+)
 @compression_option
 @range_options
 @cluster_options

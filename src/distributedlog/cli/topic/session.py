@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from distributedlog.cli.refusals import NotThereError
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.admin import Admin
 from distributedlog.client.metadata import Cluster
@@ -29,10 +30,6 @@ class NoClusterError(click.ClickException):
     """Nobody there to ask, or no answer."""
 
     exit_code = 3
-
-
-class NoSuchTopicError(click.ClickException):
-    exit_code = 1
 
 
 def cluster_options(command: Command) -> Command:
@@ -83,4 +80,4 @@ def run(
     except (ConnectionLostError, RequestTimedOutError) as error:
         raise NoClusterError(f"{error}; what was asked may or may not have been done") from error
     except UnknownTopicError as error:
-        raise NoSuchTopicError(f"{error}; 'dlog topic list' shows those there are") from error
+        raise NotThereError(f"{error}; 'dlog topic list' shows those there are") from error
