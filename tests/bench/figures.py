@@ -49,3 +49,26 @@ def medians(rounds: int, *contestants: Callable[[], float]) -> list[float]:
         for seconds, contestant in zip(times, contestants, strict=True):
             seconds.append(contestant())
     return [statistics.median(seconds) for seconds in times]
+
+
+class Rounds(NamedTuple):
+    """What two contestants did side by side, round by round."""
+
+    ours: list[float]
+    theirs: list[float]
+
+    @property
+    def medians(self) -> tuple[float, float]:
+        return statistics.median(self.ours), statistics.median(self.theirs)
+
+    def named(self, name: str, unit: str, places: int = 0) -> str:
+        """The name of their ratio, with what it is the ratio of."""
+        ours, theirs = self.medians
+        return f"{name} ({ours:,.{places}f} / {theirs:,.{places}f} {unit})"
+
+    def ratio(self, floor: float = 0.0) -> float:
+        """The median of the rounds' own ratios: a machine that is slower in some rounds than in others (its
+        disk, its neighbours) is so for both.  Below the floor they differ in nothing that matters."""
+        return statistics.median(
+            our / max(their, floor) for our, their in zip(self.ours, self.theirs, strict=True)
+        )

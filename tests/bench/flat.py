@@ -36,7 +36,7 @@ from distributedlog.records.record import Record, encode_batch
 from tests.bench.broker import offer
 from tests.bench.broker_load import CODE, Load, connect, produce_code_at, produce_frame
 from tests.bench.control import rss_mb
-from tests.bench.figures import Figure, at_least, at_most
+from tests.bench.figures import Figure, Rounds, at_least, at_most
 from tests.system.enemies import NOW_MS, Enemy, frame_of, produce_request, raise_descriptor_limit, read_frame
 from tests.system.server_process import ServerProcess
 
@@ -108,16 +108,16 @@ def cost(node: ServerProcess, topic: str) -> float:
     return offer(load_on(node, topic)).cpu_us_per_request
 
 
-def in_turns(*contestants: Callable[[], float]) -> list[float]:
+def in_turns(ours: Callable[[], float], theirs: Callable[[], float]) -> Rounds:
     """What was written before is still on its way to the disk and slows down who comes next: so it is waited
     for, and nobody is always the next."""
-    found: list[list[float]] = [[] for _ in contestants]
+    found = Rounds([], [])
     for number in range(ROUNDS):
-        pairs = list(zip(found, contestants, strict=True))
+        pairs = [(found.ours, ours), (found.theirs, theirs)]
         for values, contestant in reversed(pairs) if number % 2 else pairs:
             os.sync()
             values.append(contestant())
-    return [statistics.median(values) for values in found]
+    return found
 
 
 # --- partitions --------------------------------------------------------------------------------
@@ -152,23 +152,17 @@ def of_partitions(scratch: Path) -> list[Figure]:
         after_mb = rss_mb(pid_of(many))
         for node in (few, many):
             speed(node, "load")
-        few_mb_s, many_mb_s = in_turns(lambda: speed(few, "load"), lambda: speed(many, "load"))
-        few_us, many_us = in_turns(lambda: cost(few, "load"), lambda: cost(many, "load"))
-        few_rate, many_rate = in_turns(
-            lambda: spread(few, "load", FEW), lambda: spread(many, "rest", MANY - FEW)
-        )
+        speeds = in_turns(lambda: speed(many, "load"), lambda: speed(few, "load"))
+        costs = in_turns(lambda: cost(many, "load"), lambda: cost(few, "load"))
+        rates = in_turns(lambda: spread(many, "rest", MANY - FEW), lambda: spread(few, "load", FEW))
         for node in (few, many):
             node.stop()
     return [
         at_least(
-            f"same load, {MANY:,} partitions against {FEW} ({many_mb_s:.0f} / {few_mb_s:.0f} MB/s)",
-            many_mb_s / few_mb_s, "×", 0.9,
+            speeds.named(f"same load, {MANY:,} partitions against {FEW}", "MB/s"), speeds.ratio(), "×", 0.9
         ),
-        Figure(f"broker CPU of the same ({many_us:.0f} / {few_us:.0f} µs a request)", many_us / few_us, "×"),
-        Figure(
-            f"spread over {MANY - FEW:,} against {FEW} ({many_rate:,.0f} / {few_rate:,.0f} requests/s)",
-            many_rate / few_rate, "×",
-        ),
+        Figure(costs.named("broker CPU of the same", "µs a request"), costs.ratio(), "×"),
+        Figure(rates.named(f"spread over {MANY - FEW:,} against {FEW}", "requests/s"), rates.ratio(), "×"),
         Figure("memory of a partition", (after_mb - before_mb) * 1024 / (MANY - FEW), "kB"),
     ]  # fmt: skip
 
@@ -181,12 +175,12 @@ def of_connections(scratch: Path) -> list[Figure]:
     with ServerProcess(scratch / "idle", SETTINGS) as node:
         make_topic(node, "load", FEW)
         speed(node, "load")
-        with_idle, without = [], []
+        speeds = Rounds([], [])
         before_mb = rss_mb(pid_of(node))
         each_kb = 0.0
         for _ in range(ROUNDS):
             os.sync()
-            without.append(speed(node, "load"))
+            speeds.theirs.append(speed(node, "load"))
             base_mb = rss_mb(pid_of(node))
             with Enemy(node.facts["client"], "127.0.9.1") as idle:
                 for connection in idle.connect(IDLE_CONNECTIONS):
@@ -194,14 +188,12 @@ def of_connections(scratch: Path) -> list[Figure]:
                     read_frame(connection)
                 each_kb = max(each_kb, (rss_mb(pid_of(node)) - base_mb) * 1024 / IDLE_CONNECTIONS)
                 os.sync()
-                with_idle.append(speed(node, "load"))
+                speeds.ours.append(speed(node, "load"))
         held_mb = rss_mb(pid_of(node)) - before_mb
         node.stop()
-    idle_mb_s, mb_s = statistics.median(with_idle), statistics.median(without)
     return [
         at_least(
-            f"{IDLE_CONNECTIONS:,} idle connections ({idle_mb_s:.0f} / {mb_s:.0f} MB/s)",
-            idle_mb_s / mb_s, "×", 0.95,
+            speeds.named(f"{IDLE_CONNECTIONS:,} idle connections", "MB/s"), speeds.ratio(), "×", 0.95
         ),
         Figure("memory of a connection", each_kb, "kB"),
         Figure(f"held after {ROUNDS} times {IDLE_CONNECTIONS:,} came and went", held_mb, "MB"),
@@ -265,19 +257,15 @@ def of_log(scratch: Path) -> list[Figure]:
             def time_us(topic: str) -> float:
                 return 1e6 * statistics.median(seek_time(connection, topic, chance) for _ in range(SEEKS))
 
-            small_us, large_us = in_turns(lambda: median_us("small"), lambda: median_us("large"))
-            small_time_us, large_time_us = in_turns(lambda: time_us("small"), lambda: time_us("large"))
+            seeks = in_turns(lambda: median_us("large"), lambda: median_us("small"))
+            by_time = in_turns(lambda: time_us("large"), lambda: time_us("small"))
         resident = rss_mb(pid_of(node))
         node.stop(signal.SIGKILL)
     return [
         at_most(
-            f"a fetch at some offset, {LOG_GB:g} GB against 0.2 GB ({large_us:.0f} / {small_us:.0f} µs)",
-            large_us / small_us, "×", 1.2,
+            seeks.named(f"a fetch at any offset, {LOG_GB:g} GB against 0.2 GB", "µs"), seeks.ratio(), "×", 1.2
         ),
-        at_most(
-            f"an offset by its time, the same ({large_time_us:.0f} / {small_time_us:.0f} µs)",
-            large_time_us / small_time_us, "×", 1.2,
-        ),
+        at_most(by_time.named("an offset by its time, the same", "µs"), by_time.ratio(), "×", 1.2),
         Figure(f"resident memory with {LOG_GB:g} GB of log", resident, "MB"),
     ]  # fmt: skip
 

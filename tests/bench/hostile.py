@@ -2,13 +2,12 @@
 
 The good client (`tests/system/good_client.py`) writes a record and reads it back every few milliseconds.
 Before each attack there is a quiet time of the same length, several times in turn; what counts is the median
-of the p99s of each kind, since one slow disk or one busy neighbour would else decide.  The aim is at most
-twice the quiet one.  A floor of 5 ms keeps the ratio of two times that are both good from meaning anything.
+of the ratios, since one slow disk or one busy neighbour would else decide.  The aim is at most twice the
+quiet one.  A floor of 5 ms keeps the ratio of two times that are both good from meaning anything.
 DLOG_BENCH_SECONDS sets how long each lasts (2), DLOG_BENCH_ROUNDS how often (5).
 """
 
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from distributedlog.protocol.messages.api_versions import ApiVersionsRequest
 from distributedlog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import Record, encode_batch
-from tests.bench.figures import Figure, at_most
+from tests.bench.figures import Figure, Rounds, at_most
 from tests.system.enemies import (
     NOW_MS,
     PRODUCE_VERSION,
@@ -162,15 +161,16 @@ def run() -> list[Figure]:
 
 
 def compared(name: str, quiet: list[Seen], attacked: list[Seen]) -> Figure:
-    before, meanwhile = p99_ms(quiet), p99_ms(attacked)
+    rounds = Rounds(p99s_ms(attacked), p99s_ms(quiet))
+    meanwhile, before = rounds.medians
     longest = max(each.report["max_ms"] for each in attacked)
     label = f"{name}: p99 ({before:.1f} → {meanwhile:.1f} ms, longest {longest:.0f})"
-    ratio = meanwhile / max(before, FLOOR_MS)
+    ratio = rounds.ratio(FLOOR_MS)
     return Figure(label, ratio, "×") if name.startswith(SATURATED) else at_most(label, ratio, "×", 2.0)
 
 
-def p99_ms(seen: list[Seen]) -> float:
-    return statistics.median(float(each.report["p99_ms"]) for each in seen)
+def p99s_ms(seen: list[Seen]) -> list[float]:
+    return [float(each.report["p99_ms"]) for each in seen]
 
 
 def wait_until_calm(stage: HostileStage) -> None:

@@ -3,7 +3,7 @@
 Two topics are written to all the time, one with keys that come again and again.  A paced producer writes to a
 third and is timed.  In turns nothing is deleted or compacted, and then, by a change of the topics' settings
 while all goes on, the one is compacted (in the child process) and the other is kept small; before each turn
-both grow by the same number of bytes.  What counts is the median of the p99s of each kind: one slow moment of
+both grow by the same number of bytes.  What counts is the median of the rounds' ratios: one slow moment of
 the disk would else decide.  The metrics say how much of the upkeep really happened.  DLOG_BENCH_SECONDS sets
 how long each turn lasts (6), DLOG_BENCH_ROUNDS how many of each there are (5).
 """
@@ -11,7 +11,6 @@ how long each turn lasts (6), DLOG_BENCH_ROUNDS how many of each there are (5).
 import asyncio
 import os
 import re
-import statistics
 import tempfile
 import threading
 import urllib.request
@@ -30,7 +29,7 @@ from distributedlog.protocol.messages.incremental_alter_configs import (
 from distributedlog.records.record import Record, encode_batch
 from tests.bench.broker import offer
 from tests.bench.broker_load import CODE, Load, Outcome, connect, produce_code_at, produce_frame
-from tests.bench.figures import Figure, at_least, at_most
+from tests.bench.figures import Figure, Rounds, at_least, at_most
 from tests.system.enemies import NOW_MS, read_frame
 from tests.system.server_process import ServerProcess
 
@@ -162,13 +161,15 @@ def run() -> list[Figure]:
         )
         node.stop()
     assert failures == 0, "upkeep failed: see the broker's log"
-    quiet_p99, busy_p99 = (statistics.median(each.p99_ms for each in found) for found in (quiet, busy))
-    quiet_p50, busy_p50 = (statistics.median(each.p50_ms for each in found) for found in (quiet, busy))
-    label = f"produce p99 under compaction and retention ({quiet_p99:.1f} → {busy_p99:.1f} ms)"
+    p99s = Rounds([each.p99_ms for each in busy], [each.p99_ms for each in quiet])
+    p50s = Rounds([each.p50_ms for each in busy], [each.p50_ms for each in quiet])
     return [
-        at_most(label, busy_p99 / max(quiet_p99, FLOOR_MS), "×", 2.0),
-        Figure(f"p50 of the same ({quiet_p50:.2f} → {busy_p50:.2f} ms)", busy_p50 / quiet_p50, "×"),
-        at_least("compactions that were committed meanwhile", runs, "", ROUNDS),
+        at_most(
+            p99s.named("produce p99 under compaction and retention, against without", "ms", 1),
+            p99s.ratio(FLOOR_MS), "×", 2.0,
+        ),
+        Figure(p50s.named("p50 of the same", "ms", 2), p50s.ratio(), "×"),
+        at_least("compactions that were committed meanwhile", runs, "", 1),
         at_least("bytes that compaction read", read_mb, "MB", 1),
         at_least("bytes that retention deleted", deleted_mb, "MB", 1),
-    ]
+    ]  # fmt: skip

@@ -53,7 +53,7 @@ from distributedlog.broker.complaints import Complaints
 from distributedlog.broker.dispatch import CloseConnectionError
 from distributedlog.broker.exchange import Desk, Exchange
 from distributedlog.broker.incoming import SCRATCH_BYTES, Incoming
-from distributedlog.broker.outgoing import Outgoing, Sent, Warmer
+from distributedlog.broker.outgoing import TURN_BYTES, TURN_BYTES_MIN, Outgoing, Sent, Warmer
 from distributedlog.broker.server_metrics import ServerMetrics
 from distributedlog.broker.timing_wheel import TimingWheel
 from distributedlog.broker.turns import Turns
@@ -97,10 +97,16 @@ class Hub:
     on_closed: "Callable[[Connection], None]"
     scratch: bytearray = field(default_factory=lambda: bytearray(SCRATCH_BYTES))
     turns: "Turns[Connection]" = field(init=False)
+    sending: int = 0
+    """Connections that had more to send than they might in a turn: the more they are, the less each sends."""
     _attended: "list[Connection]" = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.turns = Turns(self.loop, self.clock)
+
+    @property
+    def turn_bytes(self) -> int:
+        return max(TURN_BYTES_MIN, TURN_BYTES // (1 + self.sending))
 
     def attend_soon(self, connection: "Connection") -> None:
         """Once for all that happens to it in this turn of the loop: one write instead of many."""
@@ -116,11 +122,11 @@ class Hub:
 
 class Connection:
     __slots__ = (
-        "_attends_soon", "_backlog", "_blocked_since_ms", "_draining", "_exchange", "_frame_since_ms", "_hub",
-        "_incoming", "_is_deferred", "_is_reading", "_is_writing", "_last_request_ms", "_muted", "_opened_ms",
-        "_outgoing",
-        "_sent_bytes_then", "_socket", "_stopped_ms", "_untaken_bytes", "_waits_for_room", "_waits_to_go_on",
-        "connection_id", "due_ms", "is_closed", "listener", "peer_host",
+        "_attends_soon", "_backlog", "_blocked_since_ms", "_draining", "_exchange", "_frame_since_ms",
+        "_hub", "_incoming", "_is_deferred", "_is_reading", "_is_sending", "_is_writing",
+        "_last_request_ms", "_muted", "_opened_ms", "_outgoing", "_sent_bytes_then", "_socket",
+        "_stopped_ms", "_untaken_bytes", "_waits_for_room", "_waits_to_go_on", "connection_id", "due_ms",
+        "is_closed", "listener", "peer_host",
     )  # fmt: skip
 
     def __init__(
@@ -154,6 +160,8 @@ class Connection:
         """Until this timer goes off nothing is begun."""
         self._is_reading = True
         self._is_writing = False
+        self._is_sending = False
+        """It is counted in the hub as one that has more to send at once."""
         self._opened_ms = hub.clock.monotonic_ms()
         self._last_request_ms: int | None = None
         self._frame_since_ms = 0
@@ -364,7 +372,7 @@ class Connection:
             return
         before = outgoing.sent_bytes
         try:
-            sent = outgoing.send()
+            sent = outgoing.send(self._hub.turn_bytes)
         except OSError as error:
             self.close(GONE, str(error))
             return
@@ -378,6 +386,7 @@ class Connection:
             self._blocked_since_ms = now_ms
             self._sent_bytes_then = outgoing.sent_bytes
             self._hub.wheel.hurry(self, now_ms + self._hub.limits.stalled_ms_max)
+        self._count_sending(sent is Sent.TURN_OVER)
         should_write = sent is Sent.BLOCKED or sent is Sent.TURN_OVER
         if should_write is not self._is_writing:
             self._is_writing = should_write
@@ -385,6 +394,10 @@ class Connection:
                 self._hub.loop.add_writer(self._socket.fileno(), self._on_writable)
             else:
                 self._hub.loop.remove_writer(self._socket.fileno())
+
+    def _count_sending(self, is_sending: bool) -> None:
+        self._hub.sending += is_sending - self._is_sending
+        self._is_sending = is_sending
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -466,6 +479,7 @@ class Connection:
         if self._muted is not None:
             self._muted.cancel()
         self._count_untaken(0)
+        self._count_sending(False)
         self._exchange.close()
         self._outgoing.close()
         held = self._incoming.reserved_bytes

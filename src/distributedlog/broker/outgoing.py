@@ -11,9 +11,9 @@ The queue owns its regions: each is closed exactly once, when its bytes are sent
 A region whose file was truncated meanwhile raises; part of an answer may be sent by then, so all that is
 left to do is to close the connection.
 
-One call sends at most about TURN_BYTES, so that a client that reads as fast as we write holds up nobody.
-What is then left of little size goes with it: the last bytes of an answer behind a large region would else
-cost another turn of the loop.
+One call sends at most about as much as it is told, TURN_BYTES if its connection is the only one with so much
+to send, so that clients that read as fast as we write hold up nobody.  What is then left of little size goes
+with it: the last bytes of an answer behind a large region would else cost another turn of the loop.
 
 Pages that are not in memory would make `sendfile` wait for the disk, and the loop with it.  A `Warmer`, if
 there is one, is asked before a large region is begun; it may have its pages read in a thread first.
@@ -37,6 +37,7 @@ from distributedlog.storage.files import FileRegion
 
 SENDFILE_MIN: Final = 64 * KIB
 TURN_BYTES: Final = 1 * MIB
+TURN_BYTES_MIN: Final = 64 * KIB
 TAIL_BYTES_MAX: Final = 1 * KIB
 GATHERED_PARTS_MAX: Final = 256
 _NO_SENDFILE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
@@ -88,9 +89,9 @@ class Outgoing:
             self._parts.append(cast(Queued, part))
             self.queued_bytes += len(part)
 
-    def send(self) -> Sent:
+    def send(self, turn_bytes: int = TURN_BYTES) -> Sent:
         """Sends what the socket takes.  Raises OSError if it is broken, DlogError if a region is."""
-        turn_end = self.sent_bytes + TURN_BYTES
+        turn_end = self.sent_bytes + turn_bytes
         parts = self._parts
         while parts:
             if self._warming is not None:
@@ -100,7 +101,7 @@ class Outgoing:
             first = parts[0]
             try:
                 if isinstance(first, FileRegion):
-                    self._send_region(first)
+                    self._send_region(first, turn_bytes)
                 elif len(parts) == 1:
                     self._took(self._socket.send(first))
                 else:
@@ -153,7 +154,7 @@ class Outgoing:
 
     # --- regions -------------------------------------------------------------------------------
 
-    def _send_region(self, region: FileRegion) -> None:
+    def _send_region(self, region: FileRegion, turn_bytes: int) -> None:
         size = len(region)
         if size < SENDFILE_MIN and not self._region_sent:
             self._parts[0] = self._read(region)
@@ -162,7 +163,7 @@ class Outgoing:
             return
         if not self._is_warm(region):
             return
-        count = self._sendfile(region, min(size - self._region_sent, TURN_BYTES))
+        count = self._sendfile(region, min(size - self._region_sent, turn_bytes))
         if count is None:
             self._parts[0] = memoryview(self._read(region))[self._region_sent :]
             self._region_sent = 0

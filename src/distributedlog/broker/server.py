@@ -33,7 +33,8 @@ from distributedlog.model.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 BACKLOG_MAX: Final = 1024
-ACCEPTS_PER_TURN: Final = 16
+ACCEPTS_PER_TURN: Final = 4
+"""One takes as long as a request, and those who are connected wait."""
 REST_SECONDS: Final = 0.2
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 

@@ -5,10 +5,13 @@ import gc
 import itertools
 import statistics
 
+import pytest
+
 from distributedlog.broker.admission import ServerLimits
 from distributedlog.broker.connection import Connection
 from distributedlog.broker.context import RequestContext
 from distributedlog.broker.dispatch import Answer, Handlers
+from distributedlog.broker.outgoing import TURN_BYTES, TURN_BYTES_MIN, Outgoing, Sent
 from distributedlog.model.config import KIB, MIB
 from distributedlog.protocol.codec import join_parts
 from distributedlog.protocol.framing import encode_request
@@ -76,6 +79,36 @@ def test_a_reader_that_took_much_and_then_stops_is_cut_off_as_soon_as_any_other(
             flood.cancel()
             await asyncio.gather(flood, return_exceptions=True)
 
+    run(story())
+
+
+def test_the_more_have_much_to_send_the_less_each_sends_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    real_send = Outgoing.send
+
+    def send(outgoing: Outgoing, turn_bytes: int = TURN_BYTES) -> Sent:
+        given.append(turn_bytes)
+        return real_send(outgoing, turn_bytes)
+
+    async def story() -> None:
+        handlers = Handlers()
+        handlers.handles(SyncGroupRequest, versions=(0, 3))(
+            lambda services, request, context: SyncGroupResponse(assignment=bytes(16 * MIB))
+        )
+        async with Stage(PATIENT, handlers) as stage:
+            clients = [await stage.connect() for _ in range(4)]
+            for client in clients:
+                await client.send(sync_group_frame())
+            await stage.counts.until(lambda: len(stage.counts.answered) == 4)
+            assert {TURN_BYTES, TURN_BYTES // 2, TURN_BYTES // 4} <= set(given)
+            for client in clients:
+                client.close()
+            await stage.counts.until(lambda: len(stage.counts.closed) == 4)
+            assert stage.server._hub.sending == 0, "who has gone is counted no more"
+            stage.server._hub.sending = 1_000
+            assert stage.server._hub.turn_bytes == TURN_BYTES_MIN
+
+    monkeypatch.setattr(Outgoing, "send", send)
     run(story())
 
 

@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributedlog.broker.dispatch import Handlers
-from distributedlog.broker.outgoing import SENDFILE_MIN, TURN_BYTES, Outgoing, Sent, close_regions
+from distributedlog.broker.outgoing import (
+    SENDFILE_MIN,
+    TURN_BYTES,
+    TURN_BYTES_MIN,
+    Outgoing,
+    Sent,
+    close_regions,
+)
 from distributedlog.model.config import KIB, MIB
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import CorruptLogError, RegionChangedError
@@ -117,8 +124,9 @@ def test_a_client_that_does_not_read_leaves_the_rest_queued_and_closing_lets_go_
     assert log.pins == 0
 
 
+@pytest.mark.parametrize("turn_bytes", [TURN_BYTES, TURN_BYTES_MIN])
 def test_a_client_that_reads_as_fast_as_we_write_does_not_hold_up_the_others(
-    log: ManagedFile, pair: tuple[socket.socket, socket.socket]
+    log: ManagedFile, pair: tuple[socket.socket, socket.socket], turn_bytes: int
 ) -> None:
     ours, theirs = pair
     outgoing = Outgoing(ours)
@@ -131,8 +139,8 @@ def test_a_client_that_reads_as_fast_as_we_write_does_not_hold_up_the_others(
 
         patch.setattr(os, "sendfile", sendfile_to_a_reader)
         outgoing.add([FileRegion(log, 0, FILE_BYTES)])
-        assert outgoing.send() is Sent.TURN_OVER
-        assert TURN_BYTES <= outgoing.sent_bytes < 2 * TURN_BYTES
+        assert outgoing.send(turn_bytes) is Sent.TURN_OVER
+        assert turn_bytes <= outgoing.sent_bytes < 2 * turn_bytes
     outgoing.close()
 
 
