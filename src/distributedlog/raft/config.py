@@ -10,8 +10,9 @@ from distributedlog.model.errors import ConfigError
 class RaftConfig:
     """Times in milliseconds, sizes in bytes.
 
-    A follower campaigns after a silence drawn between one and two election timeouts; a leader that has
-    not heard a majority for one election timeout steps down.
+    A follower campaigns after a silence drawn between one and two election timeouts, and again a quarter of
+    that after its first failure, a half after its second; a leader that has not heard a majority for one
+    election timeout steps down.
     """
 
     election_timeout_ms: int = 1000

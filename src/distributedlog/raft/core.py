@@ -11,7 +11,7 @@ receiver could no longer use it.
 
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from distributedlog.model.errors import ConsensusError
 from distributedlog.raft.config import RaftConfig
@@ -20,6 +20,10 @@ from distributedlog.raft.membership import Membership, MembershipHistory
 from distributedlog.raft.messages import Entry, HardState, Message, Snapshot
 from distributedlog.raft.progress import Progress
 from distributedlog.raft.roles import TRANSITIONS, Role, RoleEvent
+
+RETRY_HALVINGS: Final = 2
+"""The first election that fails is asked for again after a quarter of a follower's time, the second after a
+half."""
 
 Draw = Callable[[int, int], int]
 """A whole number between two others, both included."""
@@ -81,6 +85,8 @@ class Core:
         self.leader_id: int | None = None
         self.leader_heard_ms = now_ms
         self.election_deadline_ms = 0
+        self.attempts = 0
+        """Elections asked for since a leader was heard or a vote was given to another."""
         self.votes: dict[int, bool] = {}
 
         self.progress: dict[int, Progress] = {}
@@ -137,8 +143,16 @@ class Core:
     # --- time ----------------------------------------------------------------------------------
 
     def reset_election_timer(self) -> None:
+        self.attempts = 0
         timeout_ms = self.config.election_timeout_ms
         self.election_deadline_ms = self.now_ms + self.draw(timeout_ms, 2 * timeout_ms)
+
+    def reset_retry_timer(self) -> None:
+        """Until an election that is under way is given up.  Two who ask at the same moment take each other's
+        vote: the first time they try again soon, and then ever later, so that a slow network is no storm."""
+        halvings = max(0, RETRY_HALVINGS - max(0, self.attempts - 1))
+        retry_ms = self.config.election_timeout_ms >> halvings
+        self.election_deadline_ms = self.now_ms + self.draw(retry_ms, 2 * retry_ms)
 
     @property
     def hears_leader(self) -> bool:
@@ -171,7 +185,10 @@ class Core:
         self.leader_id = leader_id
         if leader_id is not None:
             self.leader_heard_ms = self.now_ms
-        self.reset_election_timer()
+        if event is RoleEvent.ELECTION_LOST:
+            self.reset_retry_timer()
+        else:
+            self.reset_election_timer()
 
     def _stop_leading(self) -> None:
         self.reads_lost.extend(self.reads_waiting)

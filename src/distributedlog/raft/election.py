@@ -6,6 +6,9 @@ begin a term, vote for itself, and ask for votes.  A voter says yes if the candi
 far as its own, if it has not voted otherwise in that term, and if it hears no leader (unless that leader
 asked for the election, to hand over).
 
+Two that ask at the same moment each vote for themselves, and nobody wins: they ask again after a random time,
+which is short at first and grows to that of a follower.
+
 Term and vote are durable before a vote is asked for or given: both are promises.  A node's own vote
 is a promise to itself, so it counts when it is durable and not before.
 """
@@ -19,7 +22,8 @@ def on_election_timeout(core: Core) -> None:
     """Asks whether an election could be won."""
     core.leader_id = None
     core.change_role(RoleEvent.ELECTION_TIMEOUT)
-    core.reset_election_timer()
+    core.attempts += 1
+    core.reset_retry_timer()
     core.votes = {core.node_id: True}
     if _has_won(core):
         _campaign(core, RoleEvent.MAJORITY_GRANTED, transfer=False)
@@ -38,7 +42,7 @@ def _campaign(core: Core, event: RoleEvent, *, transfer: bool) -> None:
     core.change_role(event)
     core.leader_id = None
     core.begin_term(core.term + 1, vote=core.node_id)
-    core.reset_election_timer()
+    core.reset_retry_timer()
     core.votes = {}
     core.promise(VoteReply(core.node_id, core.node_id, core.term, False, True))
     for request in _requests(core, core.term, pre_vote=False, transfer=transfer):

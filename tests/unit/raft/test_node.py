@@ -314,6 +314,36 @@ def test_idle_time_costs_nothing() -> None:
     assert [type(message) for message in settle(node)] == [Heartbeat, Heartbeat]
 
 
+def test_who_is_not_elected_asks_again_soon_then_later_and_after_a_leader_as_a_follower_does() -> None:
+    node = make(config=RaftConfig(election_timeout_ms=1000))
+    waits_ms, now_ms = [], 0
+    for _ in range(5):
+        deadline_ms = node.next_deadline_ms()
+        assert deadline_ms is not None
+        waits_ms.append(deadline_ms - now_ms)
+        now_ms = deadline_ms
+        node.tick(now_ms)
+        settle(node)
+    assert waits_ms == [1000, 250, 500, 1000, 1000]
+    node.step(Heartbeat(2, 1, 1, 0, 0), now_ms)
+    assert node.next_deadline_ms() == now_ms + 1000
+    node.tick(now_ms + 1000)
+    assert node.next_deadline_ms() == now_ms + 1250, "a leader was heard: the count begins anew"
+
+
+def test_two_that_took_each_others_vote_try_again_at_moments_of_their_own() -> None:
+    node = make(config=RaftConfig(election_timeout_ms=1000))
+    node.tick(1000)
+    node.step(VoteReply(2, 1, 1, True, True), 1000)
+    settle(node)
+    assert role_of(node) is Role.CANDIDATE
+    node.step(VoteReply(2, 1, 1, False, False), 1001)
+    assert role_of(node) is Role.CANDIDATE, "the third may be on its way"
+    node.step(VoteReply(3, 1, 1, False, False), 1002)
+    assert role_of(node) is Role.FOLLOWER
+    assert node.next_deadline_ms() == 1252
+
+
 def test_a_leader_that_hears_one_of_two_followers_goes_on_and_that_hears_none_steps_down() -> None:
     node = lead()
     for now_ms in range(1200, 3001, 200):
