@@ -175,20 +175,20 @@ def of_connections(scratch: Path) -> list[Figure]:
     with ServerProcess(scratch / "idle", SETTINGS) as node:
         make_topic(node, "load", FEW)
         speed(node, "load")
-        speeds = Rounds([], [])
         before_mb = rss_mb(pid_of(node))
         each_kb = 0.0
-        for _ in range(ROUNDS):
-            os.sync()
-            speeds.theirs.append(speed(node, "load"))
+
+        def with_idle() -> float:
+            nonlocal each_kb
             base_mb = rss_mb(pid_of(node))
             with Enemy(node.facts["client"], "127.0.9.1") as idle:
                 for connection in idle.connect(IDLE_CONNECTIONS):
                     connection.sendall(greeting)
                     read_frame(connection)
                 each_kb = max(each_kb, (rss_mb(pid_of(node)) - base_mb) * 1024 / IDLE_CONNECTIONS)
-                os.sync()
-                speeds.ours.append(speed(node, "load"))
+                return speed(node, "load")
+
+        speeds = in_turns(with_idle, lambda: speed(node, "load"))
         held_mb = rss_mb(pid_of(node)) - before_mb
         node.stop()
     return [

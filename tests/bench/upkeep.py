@@ -13,6 +13,7 @@ import os
 import re
 import tempfile
 import threading
+import time
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,6 +39,8 @@ ROUNDS: Final = int(os.environ.get("DLOG_BENCH_ROUNDS", "5"))
 FLOOR_MS: Final = 5.0
 KEYED, KEPT_SMALL, TIMED = "keyed", "kept-small", "timed"
 GROWTH_BYTES: Final = 50_000_000
+SETTLING_SECONDS: Final = 3.0
+"""After a change of settings: what was begun under those before is ended by then."""
 SEGMENT_BYTES: Final = 8 * MIB
 BATCHES_PER_SECOND: Final = 50
 RATE: Final = 500
@@ -150,6 +153,7 @@ def run() -> list[Figure]:
         for _ in range(ROUNDS):
             for settings_of_topics, outcomes in ((LAZY, quiet), (EAGER, busy)):
                 asyncio.run(set_all(node.facts["client"], settings_of_topics))
+                time.sleep(SETTLING_SECONDS)
                 writer.grow(GROWTH_BYTES)
                 outcomes.append(paced(node, port))
         writer.stop()

@@ -241,6 +241,8 @@ def test_a_topic_without_a_count_costs_the_quota_what_it_gets(dlog: Dlog) -> Non
     assert dlog("topic", "create", "of-two").code == 0
     refused = dlog("topic", "create", "of-one", "-p", "1", "--timeout", "1")
     assert (refused.code, "THROTTLING_QUOTA_EXCEEDED" in refused.err) == (1, True), refused.err
+    both = dlog("topic", "create", "of-three", "of-four", "-p", "1", "--timeout", "1")
+    assert (both.code, both.err.count("THROTTLING_QUOTA_EXCEEDED")) == (1, 2), both.err
     assert dlog("cluster", "quotas", "unset", "--user", "", "controller_mutation_rate").code == 0
     assert dlog("topic", "create", "of-one", "-p", "1").code == 0
 

@@ -82,6 +82,7 @@ root = click.version_option(__version__, prog_name="dlog", message="%(prog)s %(v
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `dlog`; the exit code."""
+    _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # no terminal's alphabet has every letter
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -96,6 +97,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return code if isinstance(code, int) else 0
+
+
+def _open_closed_streams() -> None:
+    """Whoever closed one (`>&-`) wants nothing of it: it leads nowhere, and no file gets its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (for good)
 
 
 def _explain(error: Exception) -> int:

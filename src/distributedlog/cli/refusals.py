@@ -11,12 +11,14 @@
 """
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 import click
 
 from distributedlog.model.errors import (
     ConfigError,
+    DlogError,
     InvalidAssignmentError,
     InvalidGroupIdError,
     InvalidNameError,
@@ -41,6 +43,13 @@ WRONG_VALUES: Final = (
     UnsupportedCompressionError,
 )
 """Who gives the same command again gets the same answer."""
+
+
+def as_one(failures: Sequence[DlogError]) -> DlogError:
+    """The first, which says what all of them say: a command has one exit code."""
+    first = failures[0]
+    first.args = ("; ".join(map(str, failures)),)
+    return first
 
 
 class NotThereError(click.ClickException):

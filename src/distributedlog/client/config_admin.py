@@ -112,8 +112,9 @@ class ConfigEntry:
 
     @property
     def is_set_while_running(self) -> bool:
-        """By somebody who altered it: on the topic, the broker or the cluster."""
-        return self.source in (ConfigSource.TOPIC, ConfigSource.BROKER, ConfigSource.CLUSTER)
+        """By somebody who altered it: on the topic, the group, the broker or the cluster."""
+        altered = (ConfigSource.TOPIC, ConfigSource.GROUP, ConfigSource.BROKER, ConfigSource.CLUSTER)
+        return self.source in altered
 
 
 class ConfigEdit(NamedTuple):

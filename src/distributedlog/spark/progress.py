@@ -9,6 +9,8 @@ It is told by a thread with a connection of its own, beside the micro-batches: a
 holds one of them up for WAIT_S at most, and none of the next ones while it is still away.  Only the newest
 positions wait to be told; those in between are not missed by anybody.  `close` gives the last ones CLOSE_S.
 
+A thread that comes to an end by a failure that nobody thought of is followed by another one.
+
 A group with members is not ours: its coordinator refuses, and that is said once.
 """
 
@@ -71,12 +73,22 @@ class Progress:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(CLOSE_S)
+            thread = self._thread
+        if thread is not None:
+            thread.join(CLOSE_S)
 
     # --- on the thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._tell_until_closed()
+        except Exception as error:
+            self._complain(error)
+        finally:
+            with self._changed:
+                self._thread = None
+
+    def _tell_until_closed(self) -> None:
         link = Link(self._bootstrap, self._options)
         try:
             group = GroupOffsets(link.cluster, self._group_id)
@@ -99,9 +111,12 @@ class Progress:
             link.run(group.commit(news, timeout_ms=TIMEOUT_MS))
             told = {partition: each.offset for partition, each in news.items()}
         except DlogError as error:
-            warn_once(f"the progress of group {group.group_id!r} could not be told: {error}")
+            self._complain(error)
         finally:
             with self._changed:
                 self._told.update(told)
                 self._is_telling = False
                 self._changed.notify_all()
+
+    def _complain(self, error: Exception) -> None:
+        warn_once(f"the progress of group {self._group_id!r} could not be told: {error}")

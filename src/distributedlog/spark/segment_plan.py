@@ -17,6 +17,7 @@ milliseconds before it has read anything, and a small remainder would not be wor
 damaged or missing costs parallelism, not rows.
 """
 
+import contextlib
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
@@ -208,7 +209,7 @@ class Decided(NamedTuple):
 def decided(files: Files, log: PartitionFiles, place: PartitionPlace, start: int, end: int) -> Decided:
     """Up to where every transaction is decided, if all up to `end` is committed; and what was aborted of the
     offsets from `start` on.  A marker at `end` or behind it decides nothing yet."""
-    bases = log.bases()
+    bases = log.bases() or [start]
     walked_from, states = _newest_snapshot(files, place, bases, end)
     aborted: list[AbortedTransaction] = []
     for base, next_base in zip(bases, [*bases[1:], end], strict=True):
@@ -232,7 +233,8 @@ def _newest_snapshot(
 ) -> tuple[int, ProducerStates]:
     """Of a moment before `end`; without any, nothing is known at the log's first offset."""
     snapshots = SnapshotFiles(files, place.directory)
-    snapshots.find()
+    with contextlib.suppress(FileNotFoundError):  # the topic was deleted: who reads it tells
+        snapshots.find()
     for offset in reversed(snapshots.offsets):
         if bases[0] <= offset <= end:
             states = snapshots.at(offset)
@@ -298,12 +300,8 @@ def _task_bytes(options: SegmentOptions, files: Files, found: list[Extent]) -> i
     """Smaller if so many tasks are wanted."""
     if options.tasks_min <= 1:
         return options.task_bytes
-    total = sum(
-        files.size(f"{extent.place.directory}/{name}")
-        for extent in found
-        for name in files.names(extent.place.directory)
-        if name.endswith(".log")
-    )
+    logs = [PartitionFiles(files, extent.place) for extent in found]
+    total = sum(log.log_bytes(base) for log in logs for base in log.bases())
     return max(1, min(options.task_bytes, total // options.tasks_min))
 
 
@@ -320,6 +318,8 @@ def _divided(
     for offset, hint in _cuts(log, task_bytes):
         if offset < end and (not cuts or cuts[-1][0] < offset):  # an index may lie; tasks must not overlap
             cuts.append((offset, hint))
+    if start < end and (not cuts or cuts[0][0] > start):
+        cuts.insert(0, (start, NO_HINT))  # what was there was deleted meanwhile: its task tells
     first = max(0, bisect_right([offset for offset, _ in cuts], start) - 1)
     for number in range(first, len(cuts)):
         offset, hint = cuts[number]

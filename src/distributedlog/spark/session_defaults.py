@@ -6,7 +6,8 @@ one too.  So ours are put before those, and what `session(config=…)` says behi
 each other Java takes the last.  Only of garbage collectors it allows no two: an earlier one is left out.
 
 The file is that of SPARK_CONF_DIR, or `conf` under Spark's home, in the format of Java's properties: a name,
-a separator (blanks, `=` or `:`) and the value; a backslash at the end goes on in the next line.
+a separator (blanks, `=` or `:`) and the value; a backslash at the end goes on in the next line, but for
+comments, and one elsewhere takes the meaning from what follows it.
 """
 
 import re
@@ -18,7 +19,11 @@ JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 DEFAULTS_FILE: Final = "spark-defaults.conf"
 FILE_BYTES_MAX: Final = 1024 * 1024
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w*GC\b")
-_LINE: Final = re.compile(r"([^\s=:]+)\s*[\s=:]\s*(.*)")
+_LINE: Final = re.compile(r"([^\s=:]+)\s*[\s=:]\s*(.*)", re.DOTALL)
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_GOES_ON: Final = re.compile(r"(?<!\\)(\\\\)*\\\Z")
+_ESCAPED: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def default_java_options(environment: Mapping[str, str]) -> str:
@@ -43,11 +48,22 @@ def _conf_directory(environment: Mapping[str, str]) -> Path:
 
 def read_properties(text: str) -> dict[str, str]:
     found = {}
-    for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
-        match = _LINE.fullmatch(line.strip())
-        if match is not None and not match[1].startswith(("#", "!")):
-            found[match[1]] = match[2].strip()
+    lines = iter(_LINE_END.split(text))
+    for begun in map(str.lstrip, lines):
+        if begun.startswith(("#", "!")):
+            continue
+        line = begun
+        while _GOES_ON.search(line):
+            line = line[:-1] + next(lines, "").lstrip()
+        match = _LINE.fullmatch(line)
+        if match is not None:
+            found[match[1]] = _ESCAPED.sub(_meant, match[2]).strip()
     return found
+
+
+def _meant(escaped: re.Match[str]) -> str:
+    what = escaped[1]
+    return chr(int(what[1:], 16)) if len(what) > 1 else _LETTERS.get(what, what)
 
 
 def joined_java_options(*options: str) -> str:

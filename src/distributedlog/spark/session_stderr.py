@@ -2,24 +2,27 @@
 
 A JVM inherits stderr when it is started, and its workers from it; so fd 2 of this process is another one for
 that moment.  With a directory it is the log's file.  Without one it is a pipe, which a thread reads for as
-long as the JVM lives and passes on to this process's own stderr line by line, but for the lines of NOISE:
-Java says them at every start because Spark asks for a module that is not final yet, and nobody can do
-anything about it.
+long as the JVM lives and passes on to this process's own stderr as it comes (a bar of progress never ends its
+line), but for the lines of NOISE: Java says them at every start because Spark asks for a module that is not
+final yet, and nobody can do anything about it.
+
+A process that was started without a stderr (`2>&-`) has nothing to pass on to; its number may be any file's.
 """
 
 import contextlib
+import io
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 LOG_FILE: Final = "spark.log"
 LOG_BYTES_MAX: Final = 64 * 1024 * 1024
-LINE_BYTES_MAX: Final = 1024 * 1024
-"""A longer one is passed on in pieces."""
+PIECE_BYTES: Final = 64 * 1024
 LAST_WORDS_SECONDS: Final = 2.0
 NOISE: Final = (b"WARNING: Using incubator modules: ",)
+NOISE_BYTES_MAX: Final = max(map(len, NOISE))
 
 _relay: threading.Thread | None = None
 """Of the JVM there is, or was."""
@@ -28,16 +31,27 @@ _relay: threading.Thread | None = None
 @contextlib.contextmanager
 def stderr_lent(directory: str | None) -> Iterator[None]:
     """What is started in this block has another stderr, for good; this process has its own again after it."""
-    sink = _relayed() if directory is None else _log_file(directory)
-    sys.stderr.flush()
-    kept = os.dup(2)
+    if sys.stderr is not None:
+        sys.stderr.flush()
+    kept = _second_of_stderr()
     try:
-        os.dup2(sink, 2)
-        yield
+        sink = _relayed() if directory is None else _log_file(directory)
+        try:
+            os.dup2(sink, 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(sink)
     finally:
-        os.dup2(kept, 2)
         os.close(kept)
-        os.close(sink)
+
+
+def _second_of_stderr() -> int:
+    """Of whatever has its number."""
+    try:
+        return os.dup(2)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
 
 
 def pass_on_last_words() -> None:
@@ -59,16 +73,37 @@ def _log_file(directory: str) -> int:
 def _relayed() -> int:
     """The end of a pipe to write to; the thread ends when the last who has it closed it."""
     global _relay
+    target = os.open(os.devnull, os.O_WRONLY) if sys.__stderr__ is None else os.dup(2)
     source, sink = os.pipe()
-    _relay = threading.Thread(target=pass_on, args=(source, os.dup(2)), name="dlog-spark-stderr", daemon=True)
+    _relay = threading.Thread(target=pass_on, args=(source, target), name="dlog-spark-stderr", daemon=True)
     _relay.start()
     return sink
 
 
 def pass_on(source: int, target: int) -> None:
-    """All lines but the noise; both descriptors are closed at the end."""
-    with open(source, "rb") as lines, open(target, "wb", buffering=0) as out:
-        while line := lines.readline(LINE_BYTES_MAX):
-            if not line.startswith(NOISE):
-                with contextlib.suppress(OSError):  # whoever read it left; the JVM goes on
-                    out.write(line)
+    """All but the noise; both descriptors are closed at the end."""
+    with open(source, "rb", buffering=0), open(target, "wb", buffering=0) as out:
+        for said in without_noise(iter(lambda: os.read(source, PIECE_BYTES), b"")):
+            with contextlib.suppress(OSError):  # whoever read it left; the JVM goes on
+                out.write(said)
+
+
+def without_noise(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """What is said, each part as soon as it is known to be no noise."""
+    held, is_within_line = b"", False
+    for piece in pieces:
+        lines = io.BytesIO(held + piece).readlines()
+        held = b""
+        for line in lines:
+            is_ended = line.endswith(b"\n")
+            if not is_within_line and _may_be_noise(line):
+                held = b"" if is_ended else line[:NOISE_BYTES_MAX]
+            else:
+                is_within_line = not is_ended
+                yield line
+    if not held.startswith(NOISE):
+        yield held
+
+
+def _may_be_noise(line: bytes) -> bool:
+    return line.startswith(NOISE) or any(noise.startswith(line) for noise in NOISE)

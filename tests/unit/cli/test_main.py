@@ -191,3 +191,20 @@ def test_a_reader_that_leaves_is_no_error_to_talk_about(large: Path) -> None:
         process.stdout.close()
         assert process.wait(timeout=30) == 141
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code"),
+    [
+        ("<&-", ["topic", "delete", "orders"], 2),
+        (">&-", ["log", "verify"], 0),
+        ("2>&-", ["log", "verify"], 0),
+        ("<&- >&- 2>&-", ["log", "verify"], 0),
+        ("2>&-", ["log", "verify", "nowhere"], 2),
+    ],
+)
+def test_a_stream_that_is_closed_is_no_bug(data: Path, closed: str, arguments: list[str], code: int) -> None:
+    given = [*arguments, str(data)] if arguments[0] == "log" else arguments
+    command = [sys.executable, "-m", "distributedlog.cli.main", *given]
+    ran = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *command], capture_output=True, timeout=60)
+    assert (ran.returncode, b"a bug" in ran.stderr) == (code, False), ran.stderr

@@ -130,6 +130,15 @@ def test_an_import_stops_at_the_first_line_that_is_no_record_and_goes_on_behind_
     assert sorted(found) == [f"v{number}" for number in range(6)]
 
 
+def test_an_import_whose_state_cannot_be_kept_writes_nothing(dlog: Dlog, source: str, tmp_path: Path) -> None:
+    before = rows(dlog, source)
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"value": "doubled"}\n')
+    (tmp_path / "state.tmp").mkdir()
+    assert dlog("topic", "import", source, path, "--state", tmp_path / "state").code == 3
+    assert rows(dlog, source) == before
+
+
 def test_a_state_of_another_import_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     ImportState(str(path), "a.jsonl", "orders", 3, by_key=False).save()

@@ -154,6 +154,13 @@ def test_a_file_that_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
     assert read(path, "jsonl")[0][0].value == b"new"
 
 
+def test_a_directory_is_no_file_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with pytest.raises(click.UsageError, match="is a directory"):
+        written(tmp_path / "there", "jsonl", [Record(b"new")], replace=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
 def test_what_was_cut_short_does_not_have_the_name(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
 

@@ -1,13 +1,16 @@
 """Telling a group how far a query is: never at the cost of the query."""
 
+import errno
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import pytest
 
 from distributedlog.client.options import ClientOptions
 from distributedlog.model.ids import TopicPartition
+from distributedlog.spark.connections import Link
 from distributedlog.spark.offsets import Positions
 from distributedlog.spark.progress import CLOSE_S, TIMEOUT_MS, WAIT_S, Progress
 
@@ -46,4 +49,27 @@ def test_a_coordinator_that_is_away_holds_up_nobody(silent: str) -> None:
 def test_where_nobody_is_told_there_is_no_connection_and_no_wait(silent: str) -> None:
     progress = Progress(silent, ClientOptions(), "")
     assert seconds_of(*range(50), progress=progress) < SLACK_S
+    progress.close()
+
+
+def test_a_failure_that_nobody_thought_of_is_not_the_last_word(
+    silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when there are no descriptors left for a moment."""
+    tried: list[int] = []
+
+    class Failing(Link):
+        def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+            work.close()
+            tried.append(1)
+            raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr("distributedlog.spark.progress.Link", Failing)
+    progress = Progress(silent, ClientOptions(), "reports")
+    for offset in range(1, 4):
+        before = len(tried)
+        progress.tell(at(offset))
+        while thread := progress._thread:
+            thread.join(SLACK_S)
+        assert len(tried) > before, "it is tried again"
     progress.close()

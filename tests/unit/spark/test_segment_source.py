@@ -23,7 +23,8 @@ from distributedlog.model.errors import (
 from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.disk import SystemFile
 from distributedlog.records.control import ControlType
-from distributedlog.spark.segment_plan import SegmentTask
+from distributedlog.spark.segment_options import SegmentOptions
+from distributedlog.spark.segment_plan import Bounds, Extent, SegmentTask, bounds
 from distributedlog.spark.segment_source import SegmentReader, segment_offsets
 from distributedlog.storage.compaction import commit_compaction, plan_compaction, run_compaction
 from distributedlog.storage.txn_index import ENTRY, VERSION
@@ -375,6 +376,29 @@ def test_what_retention_took_before_it_was_read_is_an_error_that_names_it(tmp_pa
     assert [row[2] for row in rows_of(lenient, tasks)[HERE]] == values[first:]
     with pytest.raises(OffsetOutOfRangeError, match="startingOffsets has 3 for orders-0, which begins at 60"):
         read(tmp_path, startingOffsets='{"orders":{"0":3}}')
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("is_all_gone", [False, True])
+def test_what_is_deleted_while_it_is_planned_is_an_error_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: str, is_all_gone: bool
+) -> None:
+    filled(tmp_path)
+
+    def bounds_late(options: SegmentOptions, found: list[Extent]) -> Bounds:
+        limits = bounds(options, found)
+        if is_all_gone:
+            shutil.rmtree(tmp_path / "orders-0")
+        else:
+            for each in (tmp_path / "orders-0").glob(f"{0:020d}.*"):
+                each.unlink()
+        return limits
+
+    monkeypatch.setattr("distributedlog.spark.segment_plan.bounds", bounds_late)
+    options = {"segments": str(tmp_path), "isolation.level": isolation, "minPartitions": "3"}
+    reader = SegmentReader(options)
+    with pytest.raises(OffsetOutOfRangeError, match=r"orders-0 has no offsets 0 to \d+ any more"):
+        rows_of(reader, reader.partitions())
 
 
 def test_a_topic_that_is_deleted_while_it_is_read_is_an_error(tmp_path: Path) -> None:

@@ -27,6 +27,20 @@ def test_properties_are_read_as_java_reads_them() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("# not for us \\\nspark.a -Db=1", "-Db=1"),
+        ("spark.a -Db=c:\\\\d\\\\\nspark.e 1", "-Db=c:\\d\\"),
+        ("spark.a  -Db\\=1\\ \\u0031", "-Db=1 1"),
+        ("spark.a -Db=1\\", "-Db=1"),
+        ("  spark.a\t=  -Db=1 \r\n", "-Db=1"),
+    ],
+)
+def test_backslashes_mean_what_java_means_by_them(text: str, value: str) -> None:
+    assert read_properties(text)["spark.a"] == value
+
+
 @pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "SPARK_HOME"])
 def test_the_options_of_spark_defaults_are_found(tmp_path: Path, variable: str) -> None:
     directory = tmp_path if variable == "SPARK_CONF_DIR" else tmp_path / "conf"

@@ -2,12 +2,19 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from distributedlog.spark import session_stderr
-from distributedlog.spark.session_stderr import LOG_FILE, pass_on_last_words, stderr_lent
+from distributedlog.spark.session_stderr import (
+    LOG_FILE,
+    NOISE,
+    pass_on_last_words,
+    stderr_lent,
+    without_noise,
+)
 
 SAID = "WARNING: Using incubator modules: jdk.incubator.vector\nError: a real one\nand its last words"
 
@@ -48,3 +55,43 @@ def test_what_fails_in_between_leaves_this_process_its_own(capfd: pytest.Capture
     assert capfd.readouterr().err == "refused\n"
     sys.stderr.write("ours again")
     assert capfd.readouterr().err == "ours again"
+
+
+def test_what_does_not_end_its_line_is_passed_on_at_once() -> None:
+    """Spark's bar of progress only ever goes back to the line's start."""
+    noise = NOISE[0] + b"jdk.incubator.vector\n"
+    pieces = [noise[:7], noise[7:40], noise[40:] + b"\r[Stage", b" 0:>  ", noise, b"WARN", b"ED\n", b"WARN"]
+    passed: list[list[bytes]] = [[]]
+
+    def arriving() -> Iterator[bytes]:
+        for piece in pieces:
+            yield piece
+            passed.append([])
+
+    for part in without_noise(arriving()):
+        passed[-1].append(part)
+    assert [b"".join(parts) for parts in passed] == [
+        b"", b"", b"\r[Stage", b" 0:>  ", noise, b"", b"WARNED\n", b"", b"WARN",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("directory", [None, "."])
+def test_a_process_without_a_stderr_lends_one_all_the_same(tmp_path: Path, directory: str | None) -> None:
+    program = (
+        "import os, subprocess, sys\n"
+        "from distributedlog.spark.session_stderr import pass_on_last_words, stderr_lent\n"
+        "assert sys.stderr is None\n"
+        "with open('data', 'w') as data:\n"
+        f"    with stderr_lent({directory!r}):\n"
+        "        subprocess.run([sys.executable, '-c', 'import os; os.write(2, b\"said\")'], check=True)\n"
+        "    pass_on_last_words()\n"
+        "    data.write('ours')\n"
+        "print(open('data').read())\n"
+    )
+    ran = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, program],
+        cwd=tmp_path, check=True, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert ran.stdout == "ours\n"
+    if directory is not None:
+        assert (tmp_path / LOG_FILE).read_text() == "said"

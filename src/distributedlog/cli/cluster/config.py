@@ -1,5 +1,6 @@
 """`dlog cluster config`: settings of all brokers, of one, or of a consumer group, changed while they run."""
 
+import contextlib
 from collections.abc import Collection
 from typing import Final
 
@@ -21,6 +22,7 @@ from distributedlog.client.config_admin import (
     of_broker,
     of_group,
 )
+from distributedlog.model.errors import BrokerUnreachableError
 
 HELP = """\
 Settings of all brokers (the cluster's), of one, or of a consumer group, while they run.
@@ -122,13 +124,23 @@ async def _check_known(admin: Admin, names: Collection[str], whose: ConfigOf, ot
         return
     option = "--group NAME" if whose.kind == ConfigKind.GROUP else "--broker N"
     if whose == CLUSTER_DEFAULT:
-        whose = of_broker(min(each.node_id for each in await admin.cluster.brokers()))
+        whose = await _one_that_answers(admin)
     entries = await admin.describe_configs(whose)
     known = {each.name for each in entries or ()}
     unknown = sorted(set(names) - known)
     if unknown and known:
         meant = did_you_mean(unknown[0], known, f"`dlog cluster config get {option} --all` lists them all")
         raise click.UsageError(f"there is no setting {unknown[0]}; {meant}{otherwise}")
+
+
+async def _one_that_answers(admin: Admin) -> ConfigOf:
+    """A broker may be down that the cluster does not miss yet."""
+    brokers = await admin.cluster.brokers()
+    for broker in brokers:
+        with contextlib.suppress(BrokerUnreachableError):
+            await admin.cluster.connection_to(broker.address)
+            return of_broker(broker.node_id)
+    return of_broker(brokers[0].node_id)
 
 
 def _is_set(entry: ConfigEntry) -> bool:

@@ -3,6 +3,7 @@
 import click
 
 from distributedlog.cli.output import output_option, print_json, print_line
+from distributedlog.cli.refusals import as_one
 from distributedlog.cli.topic.session import cluster_options, run
 from distributedlog.client.admin import AS_CONFIGURED, Admin, CreatedTopic, NewTopic
 from distributedlog.model.errors import TopicExistsError
@@ -96,10 +97,8 @@ def create(
                 _show(CreatedTopic(topic.name), output, "exists already")
             elif outcome is not None:
                 failures.append(outcome)
-        if len(failures) == 1:
-            raise failures[0]
         if failures:
-            raise type(failures[0])("; ".join(map(str, failures)))
+            raise as_one(failures)
 
     return run(bootstrap, timeout_seconds, work)
 

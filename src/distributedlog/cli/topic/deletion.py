@@ -4,6 +4,7 @@ import click
 
 from distributedlog.cli.confirming import check_can_ask, confirm
 from distributedlog.cli.output import output_option, print_json, print_line
+from distributedlog.cli.refusals import as_one
 from distributedlog.cli.topic.session import cluster_options, run
 from distributedlog.client.admin import Admin
 from distributedlog.model.errors import UnknownTopicError
@@ -39,10 +40,8 @@ def delete(
                 _show(name, output, "is not there" if is_missing else "deleted")
             else:
                 failures.append(UnknownTopicError(f"there is no topic {name!r}") if is_missing else error)
-        if len(failures) == 1:
-            raise failures[0]
         if failures:
-            raise type(failures[0])("; ".join(map(str, failures)))
+            raise as_one(failures)
 
     return run(bootstrap, timeout_seconds, work)
 

@@ -21,11 +21,12 @@ from typing import Final
 import click
 
 from distributedlog.cli.output import output_option, print_json, warn
+from distributedlog.cli.refusals import EXISTING_FILE
 from distributedlog.cli.topic.lines import InputError
 from distributedlog.cli.topic.options import compression_option, file_format_option
 from distributedlog.cli.topic.parsing import Addressed
 from distributedlog.cli.topic.produce import Counts
-from distributedlog.cli.topic.record_files import STANDARD_STREAM, format_of, reading
+from distributedlog.cli.topic.record_files import STANDARD_STREAM, check_directory_of, format_of, reading
 from distributedlog.cli.topic.session import cluster_options, run
 from distributedlog.client.admin import Admin
 from distributedlog.client.partitioner import partition_of
@@ -51,7 +52,7 @@ STATE_BYTES_MAX: Final = 4 * 1024 * 1024
 @click.option(
     "--state",
     "state_path",
-    type=click.Path(),
+    type=click.Path(dir_okay=False),
     metavar="FILE",
     help="Keep in this file how far it is: the same command goes on there.",
 )
@@ -83,8 +84,7 @@ def import_records(
     """
     check_topic_name(topic)
     kind = format_of(path, given_format)
-    if state_path is not None and path == STANDARD_STREAM:
-        raise click.UsageError("--state is for a file: stdin cannot be read a second time")
+    _check_files(path, state_path)
     options = ProducerOptions(
         codec=Codec[compression.upper()],
         delivery_timeout_ms=max(1, int(timeout_seconds * 1000)),
@@ -95,6 +95,7 @@ def import_records(
     async def work(admin: Admin) -> None:
         partitions = len((await admin.cluster.topic(topic)).partitions)
         state = ImportState(state_path, path, topic, partitions, by_key=by_key)
+        state.save()  # if it cannot be kept, nothing is written that the next one would write again
         if state.total:
             warn(f"{state.total} records are there already: going on behind them")
 
@@ -125,6 +126,15 @@ def import_records(
         return code
     finally:
         _show(counts, path, as_json=output == "json")
+
+
+def _check_files(path: str, state_path: str | None) -> None:
+    if state_path is not None and path == STANDARD_STREAM:
+        raise click.UsageError("--state is for a file: stdin cannot be read a second time")
+    if path != STANDARD_STREAM:
+        EXISTING_FILE.convert(path, None, None)
+    if state_path is not None:
+        check_directory_of(state_path)
 
 
 async def _feed(

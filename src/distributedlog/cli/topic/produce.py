@@ -12,6 +12,7 @@ from collections.abc import Callable
 import click
 
 from distributedlog.cli.output import print_json, warn
+from distributedlog.cli.refusals import EXISTING_FILE
 from distributedlog.cli.topic.formats import unescaped
 from distributedlog.cli.topic.lines import InputError, read_lines
 from distributedlog.cli.topic.options import compression_option
@@ -43,7 +44,7 @@ class HeaderType(click.ParamType[Header]):
 @click.command()
 @click.argument("topic")
 @click.option(
-    "-l", "--lines", "path", type=click.Path(), metavar="FILE", help="Read this file instead of stdin."
+    "-l", "--lines", "path", type=EXISTING_FILE, metavar="FILE", help="Read this file instead of stdin."
 )
 @click.option("-k", "--key-separator", metavar="SEP", help=r"A line is key, SEP, value; \t is a tab.")
 @click.option(

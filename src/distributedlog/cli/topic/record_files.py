@@ -80,6 +80,8 @@ def writing(path: str, kind: str, *, replace: bool = False) -> Iterator[RecordWr
         writer.finish()
         sys.stdout.buffer.flush()
         return
+    if os.path.isdir(path):
+        raise click.UsageError(f"{path} is a directory: name a file in it")
     if os.path.exists(path) and not replace:
         raise ThereAlreadyError(f"{path} is there already: name another file, or add --force")
     with _part_of(path) as stream:
@@ -92,11 +94,15 @@ def writing(path: str, kind: str, *, replace: bool = False) -> Iterator[RecordWr
     _sync_directory(os.path.dirname(os.path.abspath(path)))
 
 
-def _part_of(path: str) -> IO[bytes]:
-    """What is written before the file has its name.  Errors name what the user has named."""
+def check_directory_of(path: str) -> None:
     directory = os.path.dirname(path)
     if directory and not os.path.isdir(directory):
         raise NotThereError(f"{path} cannot be written: there is no directory {directory}")
+
+
+def _part_of(path: str) -> IO[bytes]:
+    """What is written before the file has its name.  Errors name what the user has named."""
+    check_directory_of(path)
     try:
         return open(path + PART_SUFFIX, "wb")
     except OSError as error:
