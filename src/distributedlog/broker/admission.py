@@ -13,10 +13,10 @@ waits for somebody who waits for him (a parked `acks=all` needs the followers' f
 So a frame that got its memory needs nothing more to be completed, and the sum of what is held is at most the
 limit, plus one small frame for each connection.
 
-A claim costs four bytes and takes room for a hundred million.  Therefore the share: an address whose frames
-fill it waits in a line of its own, and nobody else does.  Within the share it is first come first served, and
-the lines come in turn; one that waits for room that is nobody's share holds back all behind it, so that large
-frames are not overtaken for ever.
+A claim costs four bytes and takes room for a hundred million.  Therefore the share: the claims of an address
+that fill it wait in a line of their own, and nothing else does.  Within the share it is first come first
+served, and the lines come in turn; one that waits for room that is nobody's share holds back all behind it,
+so that large frames are not overtaken for ever.
 
 Answers that clients have not taken are counted in the same way: beyond the limit in all of them, a request is
 begun only on a connection that has taken all of its own.
@@ -62,9 +62,10 @@ class ServerLimits:
 
     @classmethod
     def of(cls, settings: NodeSettings) -> "ServerLimits":
+        # One that needs more of the room might wait for ever: some of it is always in use.
+        room_bytes = max(SMALL_FRAME_BYTES_MAX, settings.queued_bytes_max // 2)
         return cls(
-            # One that needs more of the room might wait for ever: some of it is always in use.
-            frame_bytes_max=min(settings.socket_request_bytes_max, settings.queued_bytes_max // 2),
+            frame_bytes_max=min(settings.socket_request_bytes_max, room_bytes),
             connections_max=settings.connections_max,
             connections_per_host_max=settings.connections_per_ip_max,
             in_flight_bytes_per_connection_max=settings.queued_bytes_per_connection_max,
@@ -95,8 +96,8 @@ class Admission:
         self._limits = limits
         self._call_soon = call_soon
         self._per_host: dict[str, int] = {}
-        self._lines: OrderedDict[str, Line] = OrderedDict()
-        """Of each address that waits; the first is the next whose turn it is."""
+        self._lines: OrderedDict[tuple[str, bool], Line] = OrderedDict()
+        """Of each address its claims, and who only waits to go on; the first is the next whose turn it is."""
         self._is_held_back = False
         """Somebody waits for room that is not in the way of his own address only."""
         self._reserved_bytes: dict[str, int] = {}
@@ -150,12 +151,12 @@ class Admission:
     def reserve(self, count: int, waiter: Waiter) -> bool:
         """Takes room for `count` bytes; or else calls `room_made` once it is taken."""
         host = waiter.peer_host
-        if host not in self._lines and self._is_within_share(host, count):
+        if (host, True) not in self._lines and self._is_within_share(host, count):
             if not self._is_held_back and self._fits(count):
                 self._take(host, count)
                 return True
             self._is_held_back = True
-        self._lines.setdefault(host, OrderedDict())[waiter] = count
+        self._lines.setdefault((host, True), OrderedDict())[waiter] = count
         return False
 
     def unreserve(self, host: str, count: int) -> None:
@@ -170,15 +171,16 @@ class Admission:
 
     def wait(self, waiter: Waiter) -> None:
         """Calls `room_made` once the broker is below its limit."""
-        self._lines.setdefault(waiter.peer_host, OrderedDict())[waiter] = 0
+        self._lines.setdefault((waiter.peer_host, False), OrderedDict())[waiter] = 0
         self._is_held_back = True
 
     def forget(self, waiter: Waiter) -> None:
-        line = self._lines.get(waiter.peer_host)
-        if line is not None and line.pop(waiter, None) is not None:
-            if not line:
-                del self._lines[waiter.peer_host]
-            self._wake_soon()
+        for name in ((waiter.peer_host, True), (waiter.peer_host, False)):
+            line = self._lines.get(name)
+            if line is not None and line.pop(waiter, None) is not None:
+                if not line:
+                    del self._lines[name]
+                self._wake_soon()
 
     def _fits(self, count: int) -> bool:
         if not count:
@@ -205,8 +207,9 @@ class Admission:
         self._is_held_back = False
         full_shares = 0
         while len(self._lines) > full_shares:
-            host, line = next(iter(self._lines.items()))
+            name, line = next(iter(self._lines.items()))
             waiter, count = next(iter(line.items()))
+            host = waiter.peer_host
             if not self._is_within_share(host, count):
                 full_shares += 1
             elif self._fits(count):
@@ -218,6 +221,6 @@ class Admission:
                 self._is_held_back = True
                 return
             if line:
-                self._lines.move_to_end(host)
+                self._lines.move_to_end(name)
             else:
-                del self._lines[host]
+                del self._lines[name]

@@ -104,9 +104,9 @@ class Hub:
     def __post_init__(self) -> None:
         self.turns = Turns(self.loop, self.clock)
 
-    @property
-    def turn_bytes(self) -> int:
-        return max(TURN_BYTES_MIN, TURN_BYTES // (1 + self.sending))
+    def turn_bytes(self, is_sending: bool) -> int:
+        """For a connection that is one of them, or is not yet."""
+        return max(TURN_BYTES_MIN, TURN_BYTES // (1 + self.sending - is_sending))
 
     def attend_soon(self, connection: "Connection") -> None:
         """Once for all that happens to it in this turn of the loop: one write instead of many."""
@@ -372,7 +372,7 @@ class Connection:
             return
         before = outgoing.sent_bytes
         try:
-            sent = outgoing.send(self._hub.turn_bytes)
+            sent = outgoing.send(self._hub.turn_bytes(self._is_sending))
         except OSError as error:
             self.close(GONE, str(error))
             return
@@ -380,14 +380,15 @@ class Connection:
             self.close(FAILED, str(error))
             return
         self._hub.metrics.bytes_out(outgoing.sent_bytes - before)
-        if sent is not Sent.BLOCKED:
+        should_write = sent is Sent.BLOCKED or sent is Sent.TURN_OVER
+        if not should_write:
             self._blocked_since_ms = None
         elif self._blocked_since_ms is None:
+            # Also if only its turn is over: the socket may be full by now, and then nothing else says so.
             self._blocked_since_ms = now_ms
             self._sent_bytes_then = outgoing.sent_bytes
             self._hub.wheel.hurry(self, now_ms + self._hub.limits.stalled_ms_max)
         self._count_sending(sent is Sent.TURN_OVER)
-        should_write = sent is Sent.BLOCKED or sent is Sent.TURN_OVER
         if should_write is not self._is_writing:
             self._is_writing = should_write
             if should_write:

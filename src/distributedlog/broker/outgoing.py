@@ -103,9 +103,9 @@ class Outgoing:
                 if isinstance(first, FileRegion):
                     self._send_region(first, turn_bytes)
                 elif len(parts) == 1:
-                    self._took(self._socket.send(first))
+                    self._took(self._socket.send(_begin_of(first, turn_bytes)))
                 else:
-                    self._send_gathered()
+                    self._send_gathered(turn_bytes)
             except BlockingIOError:
                 return Sent.BLOCKED
         return Sent.ALL
@@ -129,7 +129,7 @@ class Outgoing:
 
     # --- gathered writes -----------------------------------------------------------------------
 
-    def _send_gathered(self) -> None:
+    def _send_gathered(self, turn_bytes: int) -> None:
         gathered: list[Buffer] = []
         size = 0
         more = 0
@@ -140,9 +140,9 @@ class Outgoing:
                     more = socket.MSG_MORE
                     break
                 self._parts[index] = part = self._read(part)
-            gathered.append(part)
+            gathered.append(_begin_of(part, turn_bytes - size))
             size += len(part)
-            if size >= TURN_BYTES:
+            if size >= turn_bytes:
                 break
         self._took(self._socket.sendmsg(gathered, (), more))
 
@@ -223,6 +223,10 @@ class Outgoing:
             # A thread may be reading the one that is being warmed: it is closed when that has ended.
             if isinstance(part, FileRegion) and part is not self._warming:
                 part.close()
+
+
+def _begin_of(part: Buffer, bytes_max: int) -> Buffer:
+    return part if len(part) <= bytes_max else memoryview(part)[:bytes_max]
 
 
 def close_regions(message: Struct) -> None:

@@ -302,7 +302,10 @@ class NodeSettings:
     )  # fmt: skip
 
     socket_request_bytes_max: int = _number(
-        100 * MIB, "socket.request.max.bytes", "The largest request that is read.", low=1024
+        100 * MIB,
+        "socket.request.max.bytes",
+        "The largest request that is read; beyond 64 KiB never more than half of queued.bytes.max.",
+        low=1024,
     )
     connections_max: int = _number(10_000, "max.connections", "How many connections may be open.", low=1)
     connections_per_ip_max: int = _number(

@@ -193,14 +193,27 @@ def _check_exists(image: MetadataImage, resource: ConfigResource) -> None:
     elif kind == ResourceType.GROUP:
         if not 0 < len(name) <= GROUP_NAME_LENGTH_MAX:
             raise InvalidRequestError("groups have no settings in common: name one, and not at length")
-        if resource not in image.configs and _groups_with_settings(image) >= GROUPS_WITH_SETTINGS_MAX:
-            raise ConfigError(f"{GROUPS_WITH_SETTINGS_MAX} groups have settings of their own: no more may")
     else:
         raise InvalidRequestError(f"resources of type {kind} have no settings here")
 
 
-def _groups_with_settings(image: MetadataImage) -> int:
-    return sum(resource.kind == ResourceType.GROUP for resource in image.configs)
+class GroupRoom:
+    """How many more groups may have settings.  Counted once for a request, however many of them it brings."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._left: int | None = None
+
+    def take(self, resource: ConfigResource) -> None:
+        """For a resource that is to have settings; ConfigError if it is one group too many."""
+        if resource.kind != ResourceType.GROUP or resource in self._image.configs:
+            return
+        if self._left is None:
+            groups = sum(each.kind == ResourceType.GROUP for each in self._image.configs)
+            self._left = GROUPS_WITH_SETTINGS_MAX - groups
+        if self._left <= 0:
+            raise ConfigError(f"{GROUPS_WITH_SETTINGS_MAX} groups have settings of their own: no more may")
+        self._left -= 1
 
 
 def check_settings(resource: ConfigResource, settings: Mapping[str, str]) -> None:

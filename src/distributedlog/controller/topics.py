@@ -16,6 +16,7 @@ from distributedlog.controller.configs import (
     MIN_INSYNC_REPLICAS,
     UNCLEAN_ELECTION,
     ControllerConfig,
+    GroupRoom,
     check_settings,
     edit_settings,
     replace_settings,
@@ -316,6 +317,7 @@ def alter_configs(
 ) -> tuple[list[Message], ConfigsReply]:
     check_batch_size(config, request.resources)
     counts = Counter(resource for resource, _ in request.resources)
+    room = GroupRoom(image)
     changes: list[ConfigChanged] = []
     outcomes = []
     for resource, wanted in request.resources:
@@ -326,6 +328,8 @@ def alter_configs(
                 made = edit_settings(image, resource, wanted)
             else:
                 made = replace_settings(image, resource, wanted)
+            if made:
+                room.take(resource)
         except DlogError as error:
             outcomes.append((resource, failure(error)))
             continue

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.broker.admission import SHARE, Admission, ServerLimits
+from distributedlog.broker.admission import SHARE, SMALL_FRAME_BYTES_MAX, Admission, ServerLimits
 from distributedlog.broker.settings import NodeSettings
-from distributedlog.model.config import MIB
+from distributedlog.model.config import KIB, MIB
 
 
 class Soon:
@@ -74,6 +74,8 @@ def test_connections_are_counted_per_address_and_in_all() -> None:
 def test_a_frame_that_would_take_more_than_half_of_all_room_is_refused_when_it_is_begun() -> None:
     assert ServerLimits.of(NodeSettings(queued_bytes_max=64 * MIB)).frame_bytes_max == 32 * MIB
     assert ServerLimits.of(NodeSettings()).frame_bytes_max == NodeSettings().socket_request_bytes_max
+    tight = NodeSettings(queued_bytes_max=2 * KIB, queued_bytes_per_connection_max=2 * KIB)
+    assert ServerLimits.of(tight).frame_bytes_max == SMALL_FRAME_BYTES_MAX, "these need no room"
 
 
 def test_room_is_given_in_the_order_of_asking_and_never_in_the_midst_of_something_else() -> None:
@@ -131,6 +133,18 @@ def test_who_waits_only_for_the_limit_goes_on_below_it() -> None:
     admission.release(1)
     soon.come()
     assert waiting.granted == [0]
+
+
+def test_who_waits_only_to_go_on_does_not_wait_for_the_claims_of_its_address() -> None:
+    admission, soon = admission_of(100)
+    claim, goer = Frame("a"), Frame("a")
+    assert admission.reserve(20, Frame("a"))
+    assert not admission.reserve(20, claim), "its share is full"
+    admission.charge(80)
+    admission.wait(goer)
+    admission.release(80)
+    soon.come()
+    assert (claim.granted, goer.granted) == ([], [0])
 
 
 def test_who_gives_up_makes_way() -> None:

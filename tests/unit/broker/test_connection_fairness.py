@@ -97,16 +97,43 @@ def test_the_more_have_much_to_send_the_less_each_sends_in_a_turn(monkeypatch: p
         )
         async with Stage(PATIENT, handlers) as stage:
             clients = [await stage.connect() for _ in range(4)]
+            await clients[0].send(sync_group_frame())
+            await clients[0].frame()
+            assert len(given) > 2
+            assert set(given) == {TURN_BYTES}, "one alone takes nothing from others"
             for client in clients:
                 await client.send(sync_group_frame())
-            await stage.counts.until(lambda: len(stage.counts.answered) == 4)
+            await stage.counts.until(lambda: len(stage.counts.answered) == 5)
             assert {TURN_BYTES, TURN_BYTES // 2, TURN_BYTES // 4} <= set(given)
             for client in clients:
                 client.close()
             await stage.counts.until(lambda: len(stage.counts.closed) == 4)
             assert stage.server._hub.sending == 0, "who has gone is counted no more"
             stage.server._hub.sending = 1_000
-            assert stage.server._hub.turn_bytes == TURN_BYTES_MIN
+            assert stage.server._hub.turn_bytes(is_sending=False) == TURN_BYTES_MIN
+
+    monkeypatch.setattr(Outgoing, "send", send)
+    run(story())
+
+
+def test_a_reader_that_stops_just_when_a_turn_of_sending_ends_is_cut_off_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its socket never becomes writable again, and nothing else says that it is full."""
+    real_send = Outgoing.send
+
+    def send(outgoing: Outgoing, turn_bytes: int = TURN_BYTES) -> Sent:
+        sent = real_send(outgoing, turn_bytes)
+        return Sent.TURN_OVER if sent is Sent.BLOCKED else sent
+
+    async def story() -> None:
+        limits = ServerLimits(response_bytes_per_connection_max=64 * KIB, stalled_ms_max=300, tick_ms=5)
+        async with Stage(limits, large_answers()) as stage:
+            client = await stage.connect(receive_bytes=4096)
+            flood = asyncio.create_task(client.send(sync_group_frame() * 1_000))
+            await stage.counts.until_closed("slow reader")
+            flood.cancel()
+            await asyncio.gather(flood, return_exceptions=True)
 
     monkeypatch.setattr(Outgoing, "send", send)
     run(story())

@@ -405,7 +405,7 @@ def test_while_appends_fail_the_machine_is_loaded_again_now_and_then_and_not_all
         node.controller.progressed()
         planned.append(quorum.timers.planned)
     assert 2 <= len(loads) <= 12
-    assert max(planned) < 12, "what was planned is not planned again and again"
+    assert max(planned) <= planned[0] + 1, "what was planned is not planned again and again"
     assert node.driver.status.last_index == last_index
 
 

@@ -144,6 +144,21 @@ def test_a_client_that_reads_as_fast_as_we_write_does_not_hold_up_the_others(
     outgoing.close()
 
 
+@pytest.mark.parametrize("sizes", [[150 * KIB], [1 * KIB, 150 * KIB], [30 * KIB] * 5], ids=str)
+def test_of_bytes_no_more_is_sent_in_a_turn_than_of_regions(
+    pair: tuple[socket.socket, socket.socket], sizes: list[int]
+) -> None:
+    ours, theirs = pair
+    outgoing = Outgoing(ours)
+    outgoing.add([CONTENT[:size] for size in sizes])
+    turns = []
+    while outgoing.queued_bytes:
+        assert outgoing.send(TURN_BYTES_MIN) is (Sent.TURN_OVER if outgoing.queued_bytes else Sent.ALL)
+        turns.append(taken(theirs))
+    assert b"".join(turns) == b"".join(CONTENT[:size] for size in sizes)
+    assert [len(turn) for turn in turns[:2]] == [TURN_BYTES_MIN, TURN_BYTES_MIN]
+
+
 def test_a_region_whose_file_is_truncated_is_never_passed_off_as_what_it_was(
     tmp_path: Path, pair: tuple[socket.socket, socket.socket]
 ) -> None:

@@ -130,6 +130,21 @@ def test_groups_that_may_not_be_there_do_not_fill_the_metadata(monkeypatch: pyte
     change = ConfigEdit("consumer.session.timeout.ms", ConfigOp.SET, "50000")
     codes = [edit(stage, ConfigResource(ResourceType.GROUP, name), change) for name in ("a", "b", "c", "a")]
     assert codes == [0, 0, ErrorCode.INVALID_CONFIG, 0]
+    nothing = ConfigEdit("consumer.session.timeout.ms", ConfigOp.DELETE)
+    assert edit(stage, ConfigResource(ResourceType.GROUP, "c"), nothing) == 0, "it has none before and after"
+
+
+def test_one_request_does_not_give_settings_to_more_groups_than_may_have_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(configs, "GROUPS_WITH_SETTINGS_MAX", 3)
+    stage = stage_with_topic()
+    change = ConfigEdit("consumer.session.timeout.ms", ConfigOp.SET, "50000")
+    edit(stage, GROUP, change)
+    resources = tuple((ConfigResource(ResourceType.GROUP, name), (change,)) for name in ("a", "g", "b", "c"))
+    reply = stage.ask(IncrementalAlterConfigsRequest(resources), ConfigsReply)
+    assert [outcome.error for _, outcome in reply.resources] == [0, 0, 0, ErrorCode.INVALID_CONFIG]
+    assert len(stage.image.configs) == 3
 
 
 def test_a_topic_without_a_setting_has_the_clusters() -> None:

@@ -22,7 +22,7 @@ from distributedlog.broker.addresses import Endpoint as Address
 from distributedlog.broker.context import ANONYMOUS, RequestContext
 from distributedlog.broker.dispatch import Answer
 from distributedlog.broker.gateway.batches import Round, TopicPlan
-from distributedlog.broker.gateway.charging import Caller, Charges, Stopwatch
+from distributedlog.broker.gateway.charging import CLIENT_ID, Caller, Charges, Stopwatch
 from distributedlog.broker.gateway.failures import failure, failure_of
 from distributedlog.broker.gateway.late import GATEWAY_LISTENER
 from distributedlog.broker.gateway.reading import SECTION_BYTES_MAX, AbortedRange
@@ -187,13 +187,16 @@ class GatewayBridge:
 
         return await self._run(look())
 
-    async def produce_wait_ms(self, caller: Caller) -> int:
-        """How long the caller is not to write, by its quotas."""
+    async def pay_to_produce(self, caller: Caller, size_bytes: int) -> int:
+        """Before so much is written; or else, unpaid, how long the caller is not to write."""
 
-        async def look() -> int:
-            return self._charges.produce_wait_ms(caller.client_id)
+        async def work() -> int:
+            wait_ms = self._charges.produce_wait_ms(caller.client_id)
+            if not wait_ms:
+                self._charges.charge(caller.client_id, produced_bytes=size_bytes)
+            return wait_ms
 
-        return await self._run(look()) if self._charges.is_on else 0
+        return await self._run(work()) if self._charges.is_on else 0
 
     async def pay(self, caller: Caller, fetched_bytes: int) -> int:
         """For what was sent since the last time; how long the caller is not to read."""
@@ -218,14 +221,13 @@ class GatewayBridge:
         return await self._run(_plan(self._services, topics, self._context(caller, METADATA_VERSION)))
 
     async def produce(
-        self, rounds: Sequence[Round], acks: int, timeout_ms: int, caller: Caller, size_bytes: int
+        self, rounds: Sequence[Round], acks: int, timeout_ms: int, caller: Caller
     ) -> list[list[Appended]]:
-        """What became of each batch, once that is known.  `size_bytes` are charged."""
+        """What became of each batch, once that is known."""
         context = self._context(caller, PRODUCE_VERSION, timeout_ms)
         watch = Stopwatch()
 
         async def work() -> list[list[Appended]]:
-            self._charges.charge(caller.client_id, produced_bytes=size_bytes)
             try:
                 return await _produce(self._services, rounds, acks, timeout_ms, context, watch)
             finally:
@@ -258,8 +260,10 @@ class GatewayBridge:
     def _context(self, caller: Caller, version: int, patience_ms: int = 0) -> RequestContext:
         now_ms = self.clock.monotonic_ms()
         deadline_ms = now_ms + patience_ms + self.settings.request_timeout_ms
-        peer, client_id = caller
-        return RequestContext(ANONYMOUS, GATEWAY_LISTENER, client_id, peer, 0, version, now_ms, deadline_ms)
+        # Not what the caller calls itself: that is for its quotas, and must open no internal topic.
+        return RequestContext(
+            ANONYMOUS, GATEWAY_LISTENER, CLIENT_ID, caller.peer, 0, version, now_ms, deadline_ms
+        )
 
 
 # --- on the data loop: handlers ----------------------------------------------------------------

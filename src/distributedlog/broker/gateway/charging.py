@@ -7,9 +7,11 @@
 
 The allowances are those of Kafka's clients: who writes 1 MB by Kafka's protocol and 1 MB here, under the same
 client id, has written 2 MB.  The client id is what the caller says in the metadata of its call, under
-CLIENT_ID_KEY, else CLIENT_ID; the user is the anonymous one, as on listeners without authentication.
+CLIENT_ID_KEY, else CLIENT_ID; the user is the anonymous one, as on listeners without authentication.  It is
+for this alone: handlers hear CLIENT_ID.
 
-A connection of gRPC has many callers, so it is not muted.  Who has used too much waits instead:
+A Produce is charged before anything is made of it, whatever becomes of it then.  A connection of gRPC has
+many callers, so it is not muted.  Who has used too much waits instead:
 
     Produce   is held back before anything is done, HOLD_MS_MAX at most: one caller that writes in a row only
               becomes slower.  Where the wait is longer than that, or than the call's deadline, the call is

@@ -37,7 +37,6 @@ from distributedlog.broker.gateway.reading import SECTION_BYTES_MAX
 from distributedlog.broker.gateway.streams import STALL_S, WRITE_TIMEOUT_S, FetchStream
 from distributedlog.control._generated import broker_service_pb2 as pb
 from distributedlog.control.gateway import BROKER_SERVICE
-from distributedlog.controller.quotas import NAME_LENGTH_MAX
 from distributedlog.model.config import MIB, MINUTE_MS
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError, InvalidRequestError, OverloadedError, ThrottledError
@@ -155,21 +154,20 @@ class BrokerService:
         self._produce_bytes += len(data)
         try:
             caller = _caller(context)
-            await self._wait_for_quota(caller, context.time_remaining())
+            await self._pay(caller, len(data), context.time_remaining())
             request = _parse(pb.ProduceRequest, data)
-            timeout_ms = _timeout_ms(request, context, self._bridge)
-            response = await self._append(request, timeout_ms, caller, len(data))
+            response = await self._append(request, _timeout_ms(request, context, self._bridge), caller)
         finally:
             self._produce_bytes -= len(data)
         _check_not_all_failed(response)
         return response.SerializeToString()
 
-    async def _wait_for_quota(self, caller: Caller, remaining_s: float | None) -> None:
-        """Holds the call back for a moment; ThrottledError if that is not enough."""
+    async def _pay(self, caller: Caller, size_bytes: int, remaining_s: float | None) -> None:
+        """For a call that may write.  Holds it back for a moment; ThrottledError if that is not enough."""
         until_ms = self._bridge.clock.monotonic_ms() + HOLD_MS_MAX
         if remaining_s is not None:
             until_ms = min(until_ms, self._bridge.clock.monotonic_ms() + int(remaining_s * 1000))
-        while wait_ms := await self._bridge.produce_wait_ms(caller):
+        while wait_ms := await self._bridge.pay_to_produce(caller, size_bytes):
             if self._bridge.clock.monotonic_ms() + wait_ms > until_ms:
                 raise ThrottledError(
                     f"client {caller.client_id!r} has used up its quota: try again in {wait_ms} ms", wait_ms
@@ -177,7 +175,7 @@ class BrokerService:
             await asyncio.sleep(wait_ms / 1000)
 
     async def _append(
-        self, request: pb.ProduceRequest, timeout_ms: int, caller: Caller, size_bytes: int
+        self, request: pb.ProduceRequest, timeout_ms: int, caller: Caller
     ) -> pb.ProduceResponse:
         topics = await check(request)
         plans = await self._bridge.plan(topics, caller)
@@ -187,7 +185,7 @@ class BrokerService:
         results = await _blank_results(request, plans, placed, now_ms)
         acks = ACKS_ALL if request.acks == pb.ACKS_ALL else ACKS_LEADER
         if rounds:
-            appended = await self._bridge.produce(rounds, acks, timeout_ms, caller, size_bytes)
+            appended = await self._bridge.produce(rounds, acks, timeout_ms, caller)
             for batches, answers in zip(rounds, appended, strict=True):
                 await _take_results(results, batches, answers)
         return pb.ProduceResponse(results=results)
@@ -280,7 +278,7 @@ def _parse(kind: type[Q], data: bytes) -> Q:
 
 def _caller(context: Context) -> Caller:
     told = dict(context.invocation_metadata() or ()).get(CLIENT_ID_KEY)
-    return Caller(_peer(context), told[:NAME_LENGTH_MAX] if isinstance(told, str) and told else CLIENT_ID)
+    return Caller(_peer(context), told if isinstance(told, str) and told else CLIENT_ID)
 
 
 def _peer(context: Context) -> str:

@@ -16,7 +16,7 @@ from distributedlog.broker.coordinators import group_config
 from distributedlog.broker.handlers._asking import ask
 from distributedlog.broker.settings import SETTINGS, SYNONYMS
 from distributedlog.controller.configs import ConfigEdit
-from distributedlog.controller.image import CLUSTER_DEFAULT, ConfigResource, ResourceType
+from distributedlog.controller.image import CLUSTER_DEFAULT, NO_SETTINGS, ConfigResource, ResourceType
 from distributedlog.controller.requests import (
     AlterConfigsRequest,
     ConfigsReply,
@@ -24,6 +24,7 @@ from distributedlog.controller.requests import (
     Outcome,
     failure,
 )
+from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.consumer.settings import check as check_group
 from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.errors import ConfigError, InvalidRequestError
@@ -81,6 +82,7 @@ def _refusals(
     services: "Services", changes: Sequence[Change], *, replaces_all: bool
 ) -> dict[ConfigResource, Outcome]:
     counts = Counter(change.resource for change in changes)
+    config, image = group_config(services.settings), services.metadata.image
     refused = {}
     for change in changes:
         try:
@@ -88,7 +90,8 @@ def _refusals(
                 raise InvalidRequestError(f"{change.resource.name!r} is in the request more than once")
             _check(services.settings.node_id, change)
             if change.resource.kind == ResourceType.GROUP:
-                _check_of_group(services, change, replaces_all=replaces_all)
+                before = NO_SETTINGS if replaces_all else image.settings_of(*change.resource)
+                _check_of_group(dict(before.items()), change, config)
         except (InvalidRequestError, ConfigError) as error:
             refused[change.resource] = failure(error)
     return refused
@@ -111,15 +114,14 @@ def _check(node_id: int, change: Change) -> None:
         raise InvalidRequestError(f"resources of type {kind} have no settings here")
 
 
-def _check_of_group(services: "Services", change: Change, *, replaces_all: bool) -> None:
+def _check_of_group(settings: dict[str, str], change: Change, config: GroupConfig) -> None:
     """All that the group would have."""
-    before = {} if replaces_all else dict(services.metadata.image.settings_of(*change.resource).items())
     for edit in change.edits:
         if edit.op == ConfigOp.DELETE:
-            before.pop(edit.name, None)
+            settings.pop(edit.name, None)
         elif edit.op == ConfigOp.SET and edit.value is not None:
-            before[edit.name] = edit.value
-    check_group(before, group_config(services.settings))
+            settings[edit.name] = edit.value
+    check_group(settings, config)
 
 
 def _check_of_broker(edit: ConfigEdit) -> None:

@@ -1,5 +1,6 @@
 """Quotas in the gateway: writers are held back, then refused; readers wait; and all of it counts together."""
 
+import asyncio
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,10 +10,12 @@ import pytest
 from distributedlog.broker.gateway import streams
 from distributedlog.broker.gateway.charging import CLIENT_ID, CLIENT_ID_KEY, HOLD_MS_MAX, Caller
 from distributedlog.broker.gateway.failures import PUSHBACK_KEY
+from distributedlog.broker.handlers.produce import ADMIN_CLIENT_ID
 from distributedlog.broker.quotas import BURST_MS
 from distributedlog.control._generated import broker_service_pb2 as pb
 from distributedlog.controller import quotas
 from distributedlog.controller.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from distributedlog.groups.placement import OFFSETS_TOPIC
 from distributedlog.model.error_codes import ErrorCode
 from tests.unit.broker.gateway.stage import GatewayStage, failure_in, position, record, run
 
@@ -30,6 +33,12 @@ def limit(stage: GatewayStage, key: str, rate: float, client_id: str | None = No
 async def write(stage: GatewayStage, size_bytes: int, client_id: str = CLIENT_ID, **call: Any) -> None:
     request = pb.ProduceRequest(records=[record(value=bytes(size_bytes))])
     await stage.call_produce(request, metadata=((CLIENT_ID_KEY, client_id),), **call)
+
+
+def owe(stage: GatewayStage, size_bytes: int) -> None:
+    """So much more than may be used at once was written a moment ago."""
+    account = stage.quotas.account(ANONYMOUS, CLIENT_ID)
+    stage.quotas.charge(account.produced, BURST_BYTES + size_bytes, stage.clock.monotonic_ms())
 
 
 def end_of(stage: GatewayStage) -> int:
@@ -61,13 +70,11 @@ def test_a_writer_that_is_a_little_too_fast_only_becomes_slower(tmp_path: Path) 
         async with GatewayStage(tmp_path) as stage:
             await stage.create("t")
             limit(stage, PRODUCER_BYTE_RATE, RATE, CLIENT_ID)
-            await write(stage, BURST_BYTES + 2_000)
-            owed_ms = await stage.bridge.produce_wait_ms(Caller("here"))
-            assert 0 < owed_ms <= 250
             began_ms = stage.clock.monotonic_ms()
+            owe(stage, 2_000)
             await stage.produce(record())  # without a client id it is the gateway's
-            assert stage.clock.monotonic_ms() - began_ms >= owed_ms - 20
-            assert end_of(stage) == 2
+            assert stage.clock.monotonic_ms() - began_ms >= 200
+            assert end_of(stage) == 1
 
     run(story)
 
@@ -79,10 +86,67 @@ def test_a_writer_is_not_held_back_longer_than_it_waits(tmp_path: Path) -> None:
         async with GatewayStage(tmp_path) as stage:
             await stage.create("t")
             limit(stage, PRODUCER_BYTE_RATE, RATE)
-            await write(stage, BURST_BYTES + 8_000)
+            await write(stage, 1)
+            owe(stage, 9_500)
             with pytest.raises(grpc.RpcError) as caught:
                 await write(stage, 1, timeout=0.5)
             assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    run(story)
+
+
+def test_of_writers_that_wait_together_each_pays_before_the_next_goes_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with GatewayStage(tmp_path) as stage:
+            await stage.create("t")
+            limit(stage, PRODUCER_BYTE_RATE, RATE)
+            owe(stage, 1_000)
+            writing = [write(stage, 20_000) for _ in range(5)]
+            refused = [each for each in await asyncio.gather(*writing, return_exceptions=True) if each]
+            assert len(refused) == 4
+            assert end_of(stage) == 1
+
+    run(story)
+
+
+def test_what_is_written_to_no_topic_is_charged_too(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with GatewayStage(tmp_path) as stage:
+            await stage.create("t")
+            limit(stage, PRODUCER_BYTE_RATE, RATE)
+            astray = pb.ProduceRequest(records=[record("nowhere", bytes(BURST_BYTES + 100_000))])
+            for expected in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.RESOURCE_EXHAUSTED):
+                with pytest.raises(grpc.RpcError) as caught:
+                    await stage.call_produce(astray)
+                assert caught.value.code() is expected
+
+    run(story)
+
+
+def test_what_a_caller_calls_itself_opens_no_internal_topic(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with GatewayStage(tmp_path) as stage:
+            await stage.create(OFFSETS_TOPIC)
+            request = pb.ProduceRequest(records=[record(OFFSETS_TOPIC)])
+            with pytest.raises(grpc.RpcError) as caught:
+                await stage.call_produce(request, metadata=((CLIENT_ID_KEY, ADMIN_CLIENT_ID),))
+            assert failure_in(caught.value).code == ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert stage.partition(OFFSETS_TOPIC).log_end_offset == 0
+
+    run(story)
+
+
+def test_a_client_id_too_long_for_a_quota_has_nobodys(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with GatewayStage(tmp_path) as stage:
+            await stage.create("t")
+            longest = "c" * quotas.NAME_LENGTH_MAX
+            limit(stage, PRODUCER_BYTE_RATE, 1.0, longest)
+            for _ in range(2):
+                await write(stage, 1_000, longest + "c")
+            await write(stage, 1_000, longest)
+            with pytest.raises(grpc.RpcError):
+                await write(stage, 1_000, longest)
 
     run(story)
 
@@ -108,7 +172,8 @@ def test_the_time_that_handling_took_is_charged(tmp_path: Path) -> None:
             await write(stage, 1, "busy")
             assert stage.quotas.throttled[REQUEST_PERCENTAGE].times == 1
             await stage.values(position(), until_end=True)
-            assert await stage.bridge.produce_wait_ms(Caller("here")) > 0, "the reader was the gateway's own"
+            owed_ms = await stage.bridge.pay_to_produce(Caller("here"), 0)
+            assert owed_ms > 0, "the reader was the gateway's own"
 
     run(story)
 
