@@ -140,7 +140,7 @@ MUTANTS = [
     Mutant(
         "a group may set itself anything",
         "broker/handlers/_configs.py",
-        "    check_group(before, group_config(services.settings))\n",
+        "    check_group(settings, config)\n",
         "",
         f"{B}/handlers/test_group_configs.py",
     ),
