@@ -1,6 +1,7 @@
 """What a node's start waits for: nothing that only some clients, or other nodes, make it use."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -57,7 +58,8 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
-    """At the moment a node of its own says that it is ready."""
+    """At the moment a node of its own says that it is ready.  As users start it: what `DLOG_KERNEL` asks for
+    needs modules of its own."""
     directory: Path = tmp_path_factory.mktemp("node")
     settings = [
         f"log.dirs={directory / 'data'}",
@@ -66,8 +68,13 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
     ]
     options = [part for setting in settings for part in ("--set", setting)]
     arguments = ["server", "start", "--ready-file", str(directory / "ready"), *options]
+    environment = {name: value for name, value in os.environ.items() if name != "DLOG_KERNEL"}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, check=False, timeout=60
+        [sys.executable, "-c", PROGRAM, *arguments],
+        env=environment,
+        capture_output=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr.decode()
     return frozenset(json.loads(done.stdout))
