@@ -20,6 +20,7 @@ from distributedlog.broker.settings import DATA_DIRECTORY, SETTINGS, SYNONYMS, N
 from distributedlog.broker.settings_schema import Setting
 from distributedlog.model.config import LogConfig
 from distributedlog.model.errors import ConfigError
+from distributedlog.model.near import nearest
 
 
 def load_settings(
@@ -67,15 +68,8 @@ def _known(given: Mapping[str, str], where: str) -> Mapping[str, str]:
 
 
 def _meant(name: str, known: tuple[str, ...] = ()) -> str:
-    close = _close_match(name, known or (*SETTINGS, *SYNONYMS))
+    close = nearest(name, known or (*SETTINGS, *SYNONYMS))
     return f"; did you mean {close!r}?" if close else "; docs/configuration.md lists them all"
-
-
-def _close_match(name: str, known: tuple[str, ...]) -> str | None:
-    import difflib  # only for the one who mistyped
-
-    found = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.8)
-    return found[0] if found else None
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -88,7 +82,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
         if name is not None:
             found[name] = text
             continue
-        close = _close_match(variable.removeprefix("DLOG_"), tuple(by_variable))
+        close = nearest(variable.removeprefix("DLOG_"), by_variable)
         if close is not None:
             raise ConfigError(f"environment: there is no setting {variable}; did you mean DLOG_{close}?")
     return found

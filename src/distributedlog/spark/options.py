@@ -32,13 +32,13 @@ names are passed over with a warning.  Where two options say where to start, the
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from distributedlog.client.moments import Moment, is_relative, parse_duration_ms, parse_moment
 from distributedlog.client.places import EARLIEST, LATEST
 from distributedlog.model.errors import ConfigError
 from distributedlog.model.ids import TopicPartition
+from distributedlog.model.near import nearest
 from distributedlog.spark.columns import COLUMNS_OPTION, INCLUDE_HEADERS, columns_of
 from distributedlog.spark.kafka_options import (
     ISOLATION,
@@ -180,9 +180,9 @@ def _lowered(options: Mapping[str, str]) -> dict[str, str]:
     if given.get("path"):
         raise ConfigError(f"load({given['path']!r}) names a path: topics are named with subscribe")
     for name in sorted(given.keys() - _KNOWN.keys() - _OF_KAFKA - {"path"}):
-        near = get_close_matches(name, _KNOWN, n=1, cutoff=0.8)
-        if near:
-            raise ConfigError(f"there is no option {name}: did you mean {_KNOWN[near[0]]}?")
+        near = nearest(name, _KNOWN)
+        if near is not None:
+            raise ConfigError(f"there is no option {name}: did you mean {_KNOWN[near]}?")
         if not name.startswith(PREFIX):
             warn_once(f"the option {name} has no effect here")
     return given

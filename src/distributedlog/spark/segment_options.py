@@ -18,11 +18,11 @@ follows it can share their options.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from distributedlog.client.places import EARLIEST, LATEST
 from distributedlog.model.errors import ConfigError
+from distributedlog.model.near import nearest
 from distributedlog.spark.columns import COLUMNS_OPTION, INCLUDE_HEADERS, columns_of
 from distributedlog.spark.kafka_options import ISOLATION, PREFIX, warn_once
 from distributedlog.spark.offsets import Positions, parse_positions
@@ -90,9 +90,9 @@ def _check_names(given: Mapping[str, str]) -> None:
     for name in sorted(given.keys() - _KNOWN.keys()):
         if name.startswith(PREFIX):
             continue
-        near = get_close_matches(name, _KNOWN, n=1, cutoff=0.8)
-        if near:
-            raise ConfigError(f"there is no option {name}: did you mean {_KNOWN[near[0]]}?")
+        near = nearest(name, _KNOWN)
+        if near is not None:
+            raise ConfigError(f"there is no option {name}: did you mean {_KNOWN[near]}?")
         warn_once(f"the option {name} has no effect on reading segments")
 
 

@@ -17,7 +17,6 @@ Names of options do not care about case, as all of Spark's do not.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final
 
 from distributedlog.client.addresses import parse_bootstrap
@@ -25,6 +24,7 @@ from distributedlog.client.options import TIMEOUT_MS_MAX, ClientOptions
 from distributedlog.client.producer import ACKS_ALL, ProducerOptions
 from distributedlog.model.errors import ConfigError, DlogError
 from distributedlog.model.ids import check_topic_name
+from distributedlog.model.near import nearest
 from distributedlog.records.compression import Codec
 
 PREFIX: Final = "kafka."
@@ -146,9 +146,9 @@ def _unused_names(told: Mapping[str, str]) -> tuple[str, ...]:
             _check_refused(name.removeprefix(PREFIX), value)
         if name in OTHERS or name in _KNOWN:
             continue
-        near = get_close_matches(name, _KNOWN, 1, cutoff=0.8)
+        near = nearest(name, _KNOWN)
         if near and name.removeprefix(PREFIX) not in IGNORED:
-            raise ConfigError(f"there is no option {name}: did you mean {near[0]}?")
+            raise ConfigError(f"there is no option {name}: did you mean {near}?")
         unused.append(name)
     return tuple(unused)
 

@@ -193,13 +193,19 @@ def test_a_connection_with_too_many_requests_unanswered_is_not_read_from() -> No
     run(story())
 
 
+async def filled(stage: Stage) -> tuple[Later, Client, Client]:
+    """Four of the first client's ten requests are begun, and the broker is full; the second asked nothing."""
+    stage.reply = later = Later()
+    greedy, modest = await stage.connect(), await stage.connect()
+    await greedy.send(b"".join(asked(str(number), number) for number in range(10)))
+    await stage.counts.until(lambda: len(stage.begun) == 4)
+    return later, greedy, modest
+
+
 def test_a_full_broker_hears_the_first_request_of_every_connection_and_no_second() -> None:
     async def story() -> None:
         async with Stage(ServerLimits(in_flight_bytes_max=100, tick_ms=5)) as stage:
-            stage.reply = later = Later()
-            greedy, modest = await stage.connect(), await stage.connect()
-            await greedy.send(b"".join(asked(str(number), number) for number in range(10)))
-            await stage.counts.until(lambda: len(stage.begun) == 4)
+            later, greedy, modest = await filled(stage)
             await modest.send(asked("first", 1) + asked("second", 2))
             await stage.counts.until(lambda: "first" in stage.begun)
             assert stage.begun == ["0", "1", "2", "3", "first"]
@@ -232,10 +238,7 @@ def test_a_large_frame_that_is_answered_at_once_holds_no_room_any_more() -> None
 def test_who_had_to_wait_behind_a_full_broker_goes_on_once_its_own_request_is_answered() -> None:
     async def story() -> None:
         async with Stage(ServerLimits(in_flight_bytes_max=100, tick_ms=5)) as stage:
-            stage.reply = later = Later()
-            greedy, modest = await stage.connect(), await stage.connect()
-            await greedy.send(b"".join(asked(str(number), number) for number in range(10)))
-            await stage.counts.until(lambda: len(stage.begun) == 4)
+            later, _, modest = await filled(stage)
             for number in range(3):
                 await modest.send(asked(f"modest {number}", number))
                 await stage.counts.until(partial(later.futures.__contains__, f"modest {number}"))

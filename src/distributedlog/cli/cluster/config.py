@@ -6,7 +6,6 @@ from typing import Final
 
 import click
 
-from distributedlog.cli.near import did_you_mean
 from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line, warn
 from distributedlog.cli.refusals import NotThereError
 from distributedlog.cli.topic.creation import Setting
@@ -23,6 +22,7 @@ from distributedlog.client.config_admin import (
     of_group,
 )
 from distributedlog.model.errors import BrokerUnreachableError
+from distributedlog.model.near import did_you_mean
 
 HELP = """\
 Settings of all brokers (the cluster's), of one, or of a consumer group, while they run.

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import click
 
-from distributedlog.cli.near import did_you_mean
 from distributedlog.cli.output import output_option, print_json, print_line, warn
 from distributedlog.cli.topic.creation import Setting
 from distributedlog.cli.topic.session import cluster_options, run
@@ -16,6 +15,7 @@ from distributedlog.client.admin import Admin
 from distributedlog.client.config_admin import ConfigEntry, edits, of_topic
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import check_topic_name
+from distributedlog.model.near import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
