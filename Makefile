@@ -6,15 +6,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 KERNEL_SOURCE := $(wildcard src/distributedlog/records/_kernel*.py)
-FIND_JAVA := $(BIN)/python -c 'from distributedlog.spark.java import main; raise SystemExit(main())'
+FIND_JAVA := $(BIN)/python -c 'from distributedlog.spark.session.java import main; raise SystemExit(main())'
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
-# What is run again with the interpreted kernel: the tests of all that goes through it.
-KERNEL_TESTS := $(addprefix tests/unit/,records storage replication embedded client broker spark) \
-    $(addprefix tests/compat/,test_librdkafka.py test_python_clients.py) tests/simulation/test_raft_storage.py \
-    $(addprefix tests/system/,test_kill.py test_broker_kill.py test_examples.py test_server.py)
+# What is run again with the interpreted kernel: what is made of it, and one broker that is killed again and again.
+KERNEL_TESTS := $(addprefix tests/unit/,records storage embedded replication) tests/fuzz \
+    tests/simulation/test_raft_storage.py tests/system/test_broker_kill.py
+
+# Tests start hundreds of processes: none of them compiles again what another one has.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-interpreted demo bench simulate compat compat-jvm soak lock proto clients java clean
+.PHONY: help setup check quick format test demo bench simulate compat compat-jvm soak lock proto clients java clean
 
 help:            ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +38,9 @@ check: $(READY)  ## lint, format, types, layering, tidiness
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
 
+quick: $(READY)  ## the checks and the unit tests of what a change touches, in two minutes; BASE=main
+	@$(BIN)/python -m tests.quick --base $(or $(BASE),main)
+
 format: $(READY) ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -47,8 +52,8 @@ java: $(READY)   ## find Java 17 or newer for Spark, or bring it with pip
 	@$(FIND_JAVA) || { $(BIN)/python -m pip install --quiet --require-hashes -r requirements/jre.txt && $(FIND_JAVA); }
 
 test: $(READY) clients java ## everything a change must pass, on both forms of the kernel
-	$(PYTEST) tests/unit tests/fuzz tests/simulation tests/compat tests/system tests/mutants
 	-@$(BIN)/python -m distributedlog.pipelines.archive # Spark starts sooner then, many times
+	$(PYTEST) tests/unit tests/fuzz tests/simulation tests/compat tests/system tests/mutants
 	$(PYTEST) tests/spark
 	DLOG_KERNEL=interpreted $(PYTEST) $(KERNEL_TESTS)
 
@@ -58,8 +63,9 @@ simulate: $(READY) ## seeded simulations; KIND=raft|control|groups SEED= RUNS= S
 compat: $(READY) clients ## unmodified clients against our broker and our bytes: the matrix
 	$(PYTEST) tests/compat
 
-compat-jvm: $(READY)  ## Kafka's own tools and Java client against our broker, where Maven brings them
+compat-jvm: $(READY)  ## Kafka's own tools and Java client against our broker, and Kafka beside it, by Maven
 	$(BIN)/python -m tests.jvm
+	$(BIN)/python -m tests.compat.differential
 
 soak: $(READY)   ## the long forms of the same tests
 	DLOG_SOAK=1 $(PYTEST) tests/unit tests/fuzz tests/simulation tests/system
@@ -68,8 +74,8 @@ soak: $(READY)   ## the long forms of the same tests
 demo: $(READY) java ## see it work
 	$(BIN)/python -m demo
 
-bench: $(READY)  ## speed, as ratios in one run; SECTION=log
-	$(BIN)/python -m tests.bench $(SECTION)
+bench: $(READY)  ## speed, as ratios in one run; SECTION=log CASE="part of a name"
+	$(BIN)/python -m tests.bench $(if $(CASE),--case "$(CASE)") $(SECTION)
 
 lock: $(READY)   ## pin requirements/*.in with hashes
 	$(BIN)/python -m pip install --quiet uv

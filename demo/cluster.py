@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 LOOK_SECONDS = 0.05
 
 
@@ -38,7 +38,7 @@ class Cluster:
         if self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(PATIENCE_SECONDS)
+                self._process.wait(TIMEOUT_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -67,7 +67,7 @@ class Cluster:
         return json.loads(self._ready_file.read_text(encoding="utf-8"))
 
     def _wait(self, is_so: Any) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             if self._ready_file.exists() and is_so(self._facts()):
                 return

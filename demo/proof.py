@@ -23,7 +23,7 @@ from demo.workload import KINDS, WINDOW_SECONDS, Ledger
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ def read_topic(bootstrap: str, topic: str) -> list[tuple[dict[str, str], bytes]]
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         while True:
-            message = consumer.poll(PATIENCE_SECONDS)
+            message = consumer.poll(TIMEOUT_SECONDS)
             if message is None:
-                raise TimeoutError(f"nothing came of topic {topic} within {PATIENCE_SECONDS:.0f} seconds")
+                raise TimeoutError(f"nothing came of topic {topic} within {TIMEOUT_SECONDS:.0f} seconds")
             error = message.error()
             if error is None:
                 headers = {str(name): bytes(value or b"").decode() for name, value in _pairs(message)}

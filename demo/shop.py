@@ -27,7 +27,7 @@ from distributedlog.pipelines.history import read_history
 from distributedlog.pipelines.plot import draw
 from distributedlog.pipelines.project import Project, find_project
 from distributedlog.pipelines.runner import Runner, RunOutcome
-from distributedlog.spark.session import QUICK_START
+from distributedlog.spark.session.session import QUICK_START
 
 HERE = Path(__file__).parent
 LOOK_SECONDS = 0.25
@@ -41,7 +41,7 @@ SPARK = {"spark.driver.memory": "1g", **QUICK_START}
 class Size:
     events_per_second: int = 1_500
     seconds: float = 30.0
-    """Of load, after the first run is through."""
+    """The seconds of load, after the first run is through."""
 
 
 def make_project(directory: Path) -> Project:

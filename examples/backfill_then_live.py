@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distributedlog.spark.segment_source import segment_offsets
+from distributedlog.spark.segments.source import segment_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ def backfill_then_live(
 def main() -> None:
     if len(sys.argv) != 5:
         raise SystemExit("usage: backfill_then_live.py BOOTSTRAP DATA_DIRECTORY TOPIC TARGET")
-    from distributedlog.spark.session import session
+    from distributedlog.spark import session
 
     spark = session("backfill-then-live")
     backfill_then_live(spark, *sys.argv[1:])

@@ -26,6 +26,6 @@ class _SourceFirst(MetaPathFinder):
 
 
 def prefer_interpreted_kernel() -> None:
-    """Must be called before the kernel is imported for the first time."""
+    """Makes the kernel interpreted; must be called before the kernel is imported for the first time."""
     if not any(isinstance(finder, _SourceFirst) for finder in sys.meta_path):
         sys.meta_path.insert(0, _SourceFirst())

@@ -23,29 +23,28 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from tests.bench.broker_kafka import (
+    FIRST,
     Broker,
-    Kafka,
-    LeftOutError,
     Ours,
-    delete_topic,
-    make_first_topic,
-    make_topic,
+    bootstrap_of,
+    contestants,
+    start_again_if_ended,
     until_acknowledged,
 )
 from tests.bench.broker_load import Load, Outcome, batch_of
 from tests.bench.control import rss_mb
 from tests.bench.figures import Figure, at_least, at_most
+from tests.bench.harness import Bench, Measure, run_program
+from tests.bench.topics import topic_on
 
 ROUNDS: Final = int(os.environ.get("DLOG_BENCH_ROUNDS", "5"))
 SECONDS: Final = float(os.environ.get("DLOG_BENCH_SECONDS", "0.8"))
@@ -69,7 +68,7 @@ class Case(NamedTuple):
     window: int
     acks: int = 1
     configs: Mapping[str, str] = {}
-    """Of our topic alone."""
+    """The configs of our topic alone."""
 
 
 PRODUCED: Final = (
@@ -88,6 +87,11 @@ CONSUMED: Final = (
     Case("consume 16 KB", 16_000, 1, 1),
     Case("consume 1 MB", 1_000_000, 1, 1),
 )
+PACED: Final = (
+    Case(f"1 KB at {PACE:,}/s, acks=1", 1000, 1, 1),
+    Case(f"1 KB at {PACE:,}/s, acks=all, our sync / no sync", 1000, 1, 1, acks=-1),
+    Case(f"1 KB at {PACE:,}/s, acks=all, no sync", 1000, 1, 1, acks=-1, configs=NO_SYNC),
+)
 CLIENT_RECORDS: Final = {100: 200_000, 1000: 100_000, 16_000: 10_000, 1_000_000: 200}
 CPU_US_MAX: Final = {"produce 1 KB alone": 40, "produce 16 KB": 60}
 
@@ -96,8 +100,9 @@ CPU_US_MAX: Final = {"produce 1 KB alone": 40, "produce 16 KB": 60}
 
 
 def offer(load: Load) -> Outcome:
-    command = [sys.executable, "-m", "tests.bench.broker_load", load.to_json()]
-    return Outcome(*json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return Outcome(
+        *json.loads(run_program([sys.executable, "-m", "tests.bench.broker_load", load.to_json()]))
+    )
 
 
 def in_turns(brokers: list[Broker], rounds: int, work: Callable[[Broker], T]) -> list[list[T]]:
@@ -131,18 +136,15 @@ def compared(
 
 def starting(brokers: list[Broker]) -> list[Figure]:
     """Leaves all of them running."""
-    batch = batch_of(Load(kind="", port=0, pid=0, topic="first", record_bytes=100))
+    batch = batch_of(Load(kind="", port=0, pid=0, topic=FIRST, record_bytes=100))
 
     def start(broker: Broker) -> float:
         broker.stop()
         began = time.perf_counter()
         broker.start()
-        until_acknowledged(broker, "first", batch)
+        until_acknowledged(broker, FIRST, batch)
         return time.perf_counter() - began
 
-    for broker in brokers:
-        broker.start()
-        make_first_topic(broker, "first")
     started = in_turns(brokers, ROUNDS, start)
     time.sleep(IDLE_SECONDS)
     return [
@@ -165,38 +167,40 @@ def load_of(case: Case, broker: Broker, topic: str, kind: str = "produce") -> Lo
     )  # fmt: skip
 
 
+def topic_for(broker: Broker, name: str, configs: Mapping[str, str]) -> AbstractContextManager[str]:
+    """Makes a topic, with configs of our topic alone."""
+    return topic_on(bootstrap_of(broker), name, CONNECTIONS, configs if isinstance(broker, Ours) else None)
+
+
 def warm_up(brokers: list[Broker]) -> None:
     for broker in brokers:
         for case in (PRODUCED[0], PRODUCED[3], PRODUCED[4]):
-            make_topic(broker, "load", CONNECTIONS)
-            offer(replace(load_of(case, broker, "load"), seconds=WARM_UP_SECONDS))
-            delete_topic(broker, "load")
+            with topic_for(broker, "load", {}) as topic:
+                offer(replace(load_of(case, broker, topic), seconds=WARM_UP_SECONDS))
 
 
 def produced(brokers: list[Broker], case: Case) -> list[list[Outcome]]:
     def work(broker: Broker) -> Outcome:
-        make_topic(broker, "load", CONNECTIONS, case.configs if isinstance(broker, Ours) else None)
-        outcome = offer(load_of(case, broker, "load"))
-        delete_topic(broker, "load")
-        return outcome
+        with topic_for(broker, "load", case.configs) as topic:
+            return offer(load_of(case, broker, topic))
 
     return in_turns(brokers, ROUNDS, work)
 
 
 def consumed(brokers: list[Broker], case: Case) -> list[list[Outcome]]:
-    topic = f"log-{case.record_bytes}"
-    batch_bytes = len(batch_of(load_of(case, brokers[0], topic)))
-    end_offset = LOG_BYTES // batch_bytes // CONNECTIONS * case.batch_records
-    for broker in brokers:
-        make_topic(broker, topic, CONNECTIONS)
-        offer(replace(load_of(case, broker, topic), bytes_max=LOG_BYTES, seconds=60.0))
-    results = in_turns(
-        brokers, ROUNDS,
-        lambda broker: offer(replace(load_of(case, broker, topic, "consume"), end_offset=end_offset)),
-    )  # fmt: skip
-    for broker in brokers:
-        delete_topic(broker, topic)
-    return results
+    with ExitStack() as stack:
+        topics = {}
+        for broker in brokers:
+            topics[broker.name] = stack.enter_context(topic_for(broker, "log", {}))
+            load = load_of(case, broker, topics[broker.name])
+            offer(replace(load, bytes_max=LOG_BYTES, seconds=60.0))
+        end_offset = LOG_BYTES // len(batch_of(load)) // CONNECTIONS * case.batch_records
+
+        def work(broker: Broker) -> Outcome:
+            load = load_of(case, broker, topics[broker.name], "consume")
+            return offer(replace(load, end_offset=end_offset))
+
+        return in_turns(brokers, ROUNDS, work)
 
 
 def saturated(name: str, results: list[list[Outcome]]) -> list[Figure]:
@@ -214,23 +218,21 @@ def saturated(name: str, results: list[list[Outcome]]) -> list[Figure]:
     return figures
 
 
-def paced(brokers: list[Broker], acks: int, name: str, configs: Mapping[str, str]) -> list[Figure]:
-    for broker in brokers:
-        make_topic(broker, "paced", CONNECTIONS, configs if isinstance(broker, Ours) else None)
-    results = in_turns(
-        brokers, ROUNDS,
-        lambda broker: offer(
-            Load(kind="paced", port=broker.port, pid=broker.pid, topic="paced", record_bytes=1000, acks=acks,
-                 rate=PACE, seconds=1.5 * SECONDS)
-        ),
-    )  # fmt: skip
-    for broker in brokers:
-        delete_topic(broker, "paced")
+def paced(brokers: list[Broker], case: Case) -> list[Figure]:
+    with ExitStack() as stack:
+        topics = {each.name: stack.enter_context(topic_for(each, "paced", case.configs)) for each in brokers}
+        results = in_turns(
+            brokers, ROUNDS,
+            lambda broker: offer(
+                Load(kind="paced", port=broker.port, pid=broker.pid, topic=topics[broker.name],
+                     record_bytes=case.record_bytes, acks=case.acks, rate=PACE, seconds=1.5 * SECONDS)
+            ),
+        )  # fmt: skip
     p50 = [median_of(each, lambda outcome: outcome.p50_ms) for each in results]
     p99 = [median_of(each, lambda outcome: outcome.p99_ms) for each in results]
     return [
-        compared(f"1 KB at {PACE:,}/s, {name}: p50", p50, "ms", at_most, 1.0),
-        compared(f"1 KB at {PACE:,}/s, {name}: p99", p99, "ms", at_most, 1.0),
+        compared(f"{case.name}: p50", p50, "ms", at_most, 1.0),
+        compared(f"{case.name}: p99", p99, "ms", at_most, 1.0),
     ]
 
 
@@ -238,17 +240,14 @@ def paced(brokers: list[Broker], acks: int, name: str, configs: Mapping[str, str
 
 
 def with_a_client(brokers: list[Broker], record_bytes: int, count: int) -> list[Figure]:
-    def run_client(broker: Broker, work: str) -> float:
+    def run_client(broker: Broker, work: str, topic: str) -> float:
         command = [sys.executable, "-m", "tests.bench.broker_client", work]
-        arguments = [str(each) for each in (broker.port, "used", record_bytes, count)]
-        seconds = float(subprocess.run([*command, *arguments], check=True, capture_output=True).stdout)
-        return record_bytes * count / 1e6 / seconds
+        arguments = [str(each) for each in (broker.port, topic, record_bytes, count)]
+        return record_bytes * count / 1e6 / float(run_program([*command, *arguments]))
 
     def work(broker: Broker) -> tuple[float, float]:
-        make_topic(broker, "used", CONNECTIONS)
-        speeds = run_client(broker, "produce"), run_client(broker, "consume")
-        delete_topic(broker, "used")
-        return speeds
+        with topic_for(broker, "used", {}) as topic:
+            return run_client(broker, "produce", topic), run_client(broker, "consume", topic)
 
     results = in_turns(brokers, CLIENT_ROUNDS, work)
     return [
@@ -272,29 +271,32 @@ def left_out() -> list[Figure]:
     ]
 
 
-def measured(brokers: list[Broker]) -> list[Figure]:
-    figures = starting(brokers)
-    warm_up(brokers)
+def produce_case(brokers: list[Broker], case: Case) -> list[Figure]:
+    return saturated(case.name, produced(brokers, case))
+
+
+def consume_case(brokers: list[Broker], case: Case) -> list[Figure]:
+    return saturated(case.name, consumed(brokers, case))
+
+
+def cases(brokers: list[Broker]) -> Iterator[tuple[str, Measure]]:
+    yield "start and memory", lambda: starting(brokers)
     for case in PRODUCED:
-        figures += saturated(case.name, produced(brokers, case))
+        yield case.name, partial(produce_case, brokers, case)
     for case in CONSUMED:
-        figures += saturated(case.name, consumed(brokers, case))
-    figures += paced(brokers, 1, "acks=1", {})
-    figures += paced(brokers, -1, "acks=all, our sync / no sync", {})
-    figures += paced(brokers, -1, "acks=all, no sync", NO_SYNC)
+        yield case.name, partial(consume_case, brokers, case)
+    for case in PACED:
+        yield case.name, partial(paced, brokers, case)
     for record_bytes, count in CLIENT_RECORDS.items():
-        figures += with_a_client(brokers, record_bytes, count)
-    return figures
+        yield f"confluent-kafka, {record_bytes:,} B", partial(with_a_client, brokers, record_bytes, count)
 
 
-def run() -> list[Figure]:
-    with tempfile.TemporaryDirectory(prefix="dlog-bench-") as scratch, ExitStack() as stack:
-        brokers: list[Broker] = [Ours(Path(scratch) / "dlog")]
-        missing: list[Figure] = []
-        try:
-            brokers.append(Kafka(Path(scratch) / "kafka"))
-        except LeftOutError as error:
-            missing.append(Figure(f"Apache Kafka: left out, {error}", float("nan"), ""))
-        for broker in brokers:
-            stack.callback(broker.stop)
-        return [*measured(brokers), *missing, *left_out()]
+def run(bench: Bench) -> None:
+    with contestants() as (brokers, missing):
+        warm_up(brokers)
+        for name, measure in cases(brokers):
+            for broker in brokers:
+                start_again_if_ended(broker)
+            bench.case(name, measure)
+        for figure in [*missing, *left_out()]:
+            bench.note(figure)

@@ -11,7 +11,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-PATIENCE_SECONDS: Final = 60.0
+TIMEOUT_SECONDS: Final = 60.0
 READ_AT_ONCE: Final = 10_000
 
 
@@ -31,7 +31,7 @@ def produce(port: int, topic: str, record_bytes: int, count: int) -> float:
         }
     )
     value = os.urandom(record_bytes)
-    producer.list_topics(topic, PATIENCE_SECONDS)
+    producer.list_topics(topic, TIMEOUT_SECONDS)
     started = time.perf_counter()
     for number in range(count):
         while True:
@@ -42,7 +42,7 @@ def produce(port: int, topic: str, record_bytes: int, count: int) -> float:
                 producer.poll(0.01)
         if number % 1000 == 0:
             producer.poll(0)
-    assert producer.flush(PATIENCE_SECONDS) == 0, "not all was acknowledged"
+    assert producer.flush(TIMEOUT_SECONDS) == 0, "not all was acknowledged"
     assert not failures, failures[0]
     return time.perf_counter() - started
 
@@ -59,7 +59,7 @@ def consume(port: int, topic: str, record_bytes: int, count: int) -> float:
             if message.error():
                 raise KafkaException(message.error())
         read += len(messages)
-        assert time.perf_counter() - started < PATIENCE_SECONDS, f"only {read} of {count} records came"
+        assert time.perf_counter() - started < TIMEOUT_SECONDS, f"only {read} of {count} records came"
     seconds = time.perf_counter() - started
     assert messages[-1].value() is not None
     assert len(messages[-1].value() or b"") == record_bytes

@@ -5,19 +5,22 @@ Kafka's jars are brought by Maven, with whatever repositories the machine's own 
 files go, how soon deleted ones go, and what one node must be told is set.
 """
 
-import asyncio
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from distributedlog.client.admin import Admin, NewTopic
+from distributedlog.client.admin.admin import NewTopic
 from distributedlog.model.errors import DlogError, TopicExistsError
 from tests.bench.broker_load import CODE, connect, produce_code_at, produce_frame
+from tests.bench.figures import Figure
+from tests.bench.topics import make_topics
 from tests.system.server_process import ServerProcess, free_port
 
 KAFKA_VERSION: Final = "4.2.1"
@@ -25,6 +28,8 @@ HOME: Final = Path(__file__).parents[2] / ".bench" / f"kafka-{KAFKA_VERSION}"
 FETCH_SECONDS_MAX: Final = 300
 START_SECONDS_MAX: Final = 60.0
 RETRY_SECONDS: Final = 0.002
+FIRST: Final = "first"
+"""A topic that both have from the beginning."""
 CLUSTER_ID: Final = "YmVuY2gtYmVuY2gtYmVuYw"
 SHARED: Final = {"log.segment.delete.delay.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
 
@@ -62,6 +67,8 @@ class Broker(Protocol):
 
     @property
     def pid(self) -> int: ...
+    @property
+    def is_running(self) -> bool: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
 
@@ -69,21 +76,26 @@ class Broker(Protocol):
 class Ours:
     name = "dlog"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self.port = free_port()
-        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{self.port}", **SHARED}
-        self._server = ServerProcess(directory, settings)
+        listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}
+        self._server = ServerProcess(directory, {**listeners, **SHARED, **(settings or {})})
 
     @property
     def pid(self) -> int:
         assert self._server.process is not None
         return self._server.process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._server.process is not None and self._server.process.poll() is None
+
     def start(self) -> None:
+        self._server.__exit__(None, None, None)  # what is left of one that ended by itself
         self._server.start()
 
     def stop(self) -> None:
-        if self._server.process is not None:
+        if self.is_running:
             self._server.wait_until_ready()
             self._server.stop()
 
@@ -91,12 +103,12 @@ class Ours:
 class Kafka:
     name = "Kafka"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self._classpath = f"{HOME}:{fetch_kafka()}/*"
         directory.mkdir(parents=True)
         self.port, control = free_port(), free_port()
         self._config, self._log = directory / "server.properties", directory / "log"
-        settings = {
+        all_settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.listener.names": "CONTROLLER",
@@ -106,8 +118,9 @@ class Kafka:
             "offsets.topic.replication.factor": "1",
             "log.dirs": str(directory / "data"),
             **SHARED,
+            **(settings or {}),
         }
-        self._config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self._config.write_text("".join(f"{name}={value}\n" for name, value in all_settings.items()))
         self._process: subprocess.Popen[bytes] | None = None
         command = self._java("kafka.tools.StorageTool")
         command += ["format", "-t", CLUSTER_ID, "-c", str(self._config), "--standalone"]
@@ -120,6 +133,10 @@ class Kafka:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         with open(self._log, "ab") as log:
@@ -163,24 +180,41 @@ def fetch_kafka() -> Path:
 # --- what is asked of both ---------------------------------------------------------------------
 
 
-def make_topic(broker: Broker, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
-    async def make() -> None:
-        async with Admin.connect(f"127.0.0.1:{broker.port}") as admin:
-            await admin.create_topic(NewTopic(name, partitions, 1, configs or {}))
-
-    asyncio.run(make())
+def bootstrap_of(broker: Broker) -> str:
+    return f"127.0.0.1:{broker.port}"
 
 
-def delete_topic(broker: Broker, name: str) -> None:
-    async def delete() -> None:
-        async with Admin.connect(f"127.0.0.1:{broker.port}") as admin:
-            await admin.delete_topics([name])
+def make_topic(broker: Broker, name: str, partitions: int) -> None:
+    make_topics(bootstrap_of(broker), NewTopic(name, partitions, 1))
 
-    asyncio.run(delete())
+
+def start_again_if_ended(broker: Broker) -> None:
+    """Whoever died in one case is there for the next one."""
+    if not broker.is_running:
+        broker.start()
+        make_first_topic(broker, FIRST)
+
+
+@contextmanager
+def contestants() -> Iterator[tuple[list[Broker], list[Figure]]]:
+    """Ours and, where it can be had, Kafka, both running; and what is said of who is not there."""
+    with tempfile.TemporaryDirectory(prefix="dlog-bench-") as scratch, ExitStack() as stack:
+        brokers: list[Broker] = [Ours(Path(scratch) / "dlog")]
+        missing: list[Figure] = []
+        try:
+            brokers.append(Kafka(Path(scratch) / "kafka"))
+        except LeftOutError as error:
+            missing.append(Figure(f"Apache Kafka: left out, {error}", float("nan"), ""))
+        for broker in brokers:
+            stack.callback(broker.stop)
+            broker.start()
+        for broker in brokers:
+            make_first_topic(broker, FIRST)
+        yield brokers, missing
 
 
 def make_first_topic(broker: Broker, name: str) -> None:
-    """As soon as it serves and may lead."""
+    """Makes the first topic as soon as the broker serves and may lead."""
     give_up = time.monotonic() + START_SECONDS_MAX
     while True:
         try:

@@ -24,6 +24,7 @@ from pathlib import Path
 from struct import Struct as Layout
 from typing import Final, NamedTuple
 
+from distributedlog.client.errors import error_from
 from distributedlog.protocol.codec import join_parts
 from distributedlog.protocol.framing import encode_request
 from distributedlog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -35,7 +36,7 @@ FETCH_VERSION: Final = 12
 PARTITION_BYTES_MAX: Final = 1024 * 1024
 """What a consumer asks of one partition, unless told otherwise."""
 SCRATCH_BYTES: Final = 1024 * 1024
-PATIENCE_SECONDS: Final = 30.0
+TIMEOUT_SECONDS: Final = 30.0
 
 _SIZE: Final = Layout(">i")
 CODE: Final = Layout(">h")
@@ -58,7 +59,7 @@ class Load:
     bytes_max: int = 400_000_000
     rate: int = 1000
     end_offset: int = 0
-    """Of every partition; `consume` begins anew there."""
+    """The end offset of every partition; `consume` begins anew there."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -67,7 +68,7 @@ class Load:
 class Outcome(NamedTuple):
     requests: int
     data_bytes: int
-    """Of record batches."""
+    """The bytes of record batches."""
     seconds: float
     broker_cpu_seconds: float
     p50_ms: float = 0.0
@@ -112,14 +113,14 @@ def produce_code_at(topic: str) -> int:
 
 
 def connect(port: int) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS)
+    connection = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
 def _check(code: int) -> None:
     if code:
-        raise AssertionError(f"the broker refused with error code {code}")
+        raise error_from(code, "the broker refused")
 
 
 # --- produce -----------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ def produce(load: Load) -> Outcome:
     cpu_before, started = cpu_seconds(load.pid), time.perf_counter()
     while waiting:
         may_begin = time.perf_counter() - started < load.seconds
-        for number, event in events.poll(PATIENCE_SECONDS):
+        for number, event in events.poll(TIMEOUT_SECONDS):
             lane = lanes[number]
             could_send = not lane.unsent
             if event & select.EPOLLIN:
@@ -295,7 +296,7 @@ def consume(load: Load) -> Outcome:
     waiting = len(lanes)
     while waiting:
         may_ask = time.perf_counter() - started < load.seconds
-        for number, _ in events.poll(PATIENCE_SECONDS):
+        for number, _ in events.poll(TIMEOUT_SECONDS):
             lane = lanes[number]
             if lane.receive(scratch):
                 if may_ask:
@@ -330,7 +331,7 @@ def paced(load: Load) -> Outcome:
             lane.sendall(frames[sent % len(sockets)])
             due[lane].append(due_at)
             sent += 1
-        wait = started + sent / load.rate - time.perf_counter() if sent < count else PATIENCE_SECONDS
+        wait = started + sent / load.rate - time.perf_counter() if sent < count else TIMEOUT_SECONDS
         for lane in select.select(sockets, [], [], max(0.0, wait))[0]:
             answers = lane.recv(SCRATCH_BYTES)
             now = time.perf_counter()

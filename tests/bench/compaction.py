@@ -7,11 +7,12 @@ import tempfile
 from distributedlog.model.config import MIB, LogConfig
 from distributedlog.ports.disk import SystemDisk
 from distributedlog.records.record import Record, encode_batch
-from distributedlog.storage.compaction import commit_compaction, plan_compaction, run_compaction
+from distributedlog.storage.compaction.log import commit_compaction, plan_compaction, run_compaction
 from distributedlog.storage.files import Files
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import open_log
 from tests.bench.figures import Figure, medians, stopwatch
+from tests.bench.harness import Bench
 
 NOW_MS = 1_700_000_000_000
 LOG_BYTES = 64 * MIB
@@ -34,7 +35,11 @@ def fill(log: PartitionLog) -> int:
     return len(keys)
 
 
-def run() -> list[Figure]:
+def run(bench: Bench) -> None:
+    bench.case("compaction", compacting)
+
+
+def compacting() -> list[Figure]:
     directory = tempfile.mkdtemp(prefix="dlog-bench-")
     config = LogConfig(cleanup_policy=("compact",), segment_bytes=16 * MIB)
     try:

@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from distributedlog.client.admin import Admin, NewTopic
+from distributedlog.client.admin.admin import Admin, NewTopic
 from tests.bench.figures import Figure, at_most, stopwatch
+from tests.bench.harness import Bench
 from tests.system.dev_cluster import DevCluster
 from tests.system.server_process import ServerProcess
 from tests.system.test_controller_failover import active_controller, address_of, somebody_is_in_charge
@@ -110,5 +111,6 @@ def ten_thousand() -> list[Figure]:
     ]  # fmt: skip
 
 
-def run() -> list[Figure]:
-    return [*starting(), *ten_thousand()]
+def run(bench: Bench) -> None:
+    bench.case("one node", starting)
+    bench.case("10,000 partitions", ten_thousand)

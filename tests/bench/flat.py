@@ -11,7 +11,6 @@ next round.  The log is really written, in batches of 64 KB: it takes a while an
 DLOG_BENCH_LOG_GB (20) and DLOG_BENCH_KILL_PARTITIONS (2000) make it smaller.
 """
 
-import asyncio
 import os
 import random
 import signal
@@ -23,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from distributedlog.client.admin import Admin, NewTopic
+from distributedlog.client.admin.admin import NewTopic
 from distributedlog.model.config import KIB
 from distributedlog.protocol.messages.api_versions import ApiVersionsRequest
 from distributedlog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -37,6 +36,8 @@ from tests.bench.broker import offer
 from tests.bench.broker_load import CODE, Load, connect, produce_code_at, produce_frame
 from tests.bench.control import rss_mb
 from tests.bench.figures import Figure, Rounds, at_least, at_most
+from tests.bench.harness import Bench
+from tests.bench.topics import make_topics
 from tests.system.enemies import NOW_MS, Enemy, frame_of, produce_request, raise_descriptor_limit, read_frame
 from tests.system.server_process import ServerProcess
 
@@ -50,6 +51,7 @@ IDLE_CONNECTIONS: Final = 1_000
 BATCH_BYTES: Final = 64 * KIB
 FILL_WINDOW: Final = 32
 SEEKS: Final = 300
+ACKNOWLEDGED_SECONDS_MAX: Final = 300.0
 LANES: Final = 4
 SETTINGS: Final = {"max.connections.per.ip": 4_000}
 
@@ -63,33 +65,22 @@ def pid_of(node: ServerProcess) -> int:
     return node.process.pid
 
 
-def make_topic(node: ServerProcess, name: str, partitions: int, **configs: str) -> None:
-    async def make() -> None:
-        async with Admin.connect(node.facts["client"]) as admin:
-            await admin.create_topic(NewTopic(name, partitions, 1, configs))
-
-    asyncio.run(make())
-    wait_until_led(node, name, partitions)
-
-
-def wait_until_led(node: ServerProcess, name: str, partitions: int) -> None:
-    """Until the directory has them all: they are made one after the other, beside what is served."""
-    data = Path(str(node.settings["log.dirs"]))
-    while sum(1 for each in data.iterdir() if each.name.startswith(f"{name}-")) < partitions:
-        time.sleep(0.1)
-    until_acknowledged(node, name, partitions - 1)
+def make_topic(node: ServerProcess, name: str, partitions: int) -> None:
+    make_topics(node.facts["client"], NewTopic(name, partitions, 1))
 
 
 def until_acknowledged(node: ServerProcess, topic: str, partition: int) -> None:
     batch = bytes(encode_batch([Record(b"first", timestamp_ms=NOW_MS)]))
     frame, code_at = produce_frame(topic, partition, batch, 1), produce_code_at(topic)
-    while True:
+    give_up = time.monotonic() + ACKNOWLEDGED_SECONDS_MAX
+    while time.monotonic() < give_up:
         with connect(port_of(node)) as connection:
             connection.sendall(frame)
             answer = connection.recv(4096)
         if answer and CODE.unpack_from(answer, code_at)[0] == 0:
             return
         time.sleep(0.05)
+    raise AssertionError(f"{topic}-{partition} acknowledged nothing in {ACKNOWLEDGED_SECONDS_MAX} s")
 
 
 def load_on(node: ServerProcess, topic: str) -> Load:
@@ -304,10 +295,14 @@ def spread_once(node: ServerProcess, topic: str, partitions: int) -> None:
             assert read_frame(connection)
 
 
-def run() -> list[Figure]:
+def in_scratch(measure: Callable[[Path], list[Figure]]) -> list[Figure]:
+    with tempfile.TemporaryDirectory(prefix="dlog-bench-") as scratch:
+        return measure(Path(scratch))
+
+
+def run(bench: Bench) -> None:
     raise_descriptor_limit(8_000)
-    figures = []
-    for section in (of_partitions, of_connections, of_log, of_kill):
-        with tempfile.TemporaryDirectory(prefix="dlog-bench-") as scratch:
-            figures += section(Path(scratch))
-    return figures
+    bench.case("partitions", lambda: in_scratch(of_partitions))
+    bench.case("connections", lambda: in_scratch(of_connections))
+    bench.case("log", lambda: in_scratch(of_log))
+    bench.case("after a kill", lambda: in_scratch(of_kill))

@@ -13,15 +13,11 @@ so.
 
 import asyncio
 import json
-import subprocess
 import sys
-import tempfile
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Final
 
 from distributedlog.client.connection import connect
-from distributedlog.groups.placement import OFFSETS_TOPIC
+from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -29,9 +25,10 @@ from distributedlog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from tests.bench.broker import ROUNDS, compared, in_turns, median_of
-from tests.bench.broker_kafka import Broker, Kafka, LeftOutError, Ours, make_first_topic, make_topic
+from tests.bench.broker_kafka import Broker, contestants, make_topic, start_again_if_ended
 from tests.bench.figures import Figure, at_least, at_most
 from tests.bench.groups_load import PARTITIONS, TIMEOUT_MS, TOPIC
+from tests.bench.harness import Bench, Measure, run_program
 
 QUICK, FAST, CHEAP = 1.0, 1.0, 1.0
 TOPIC_RESOURCE: Final = 2
@@ -39,9 +36,7 @@ TOPIC_RESOURCE: Final = 2
 
 def offer(broker: Broker, kind: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.bench.groups_load", kind, str(broker.port), str(broker.pid)]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert ran.returncode == 0, f"{kind} on {broker.name}: {ran.stderr[-2000:]}"
-    figures = json.loads(ran.stdout)
+    figures = json.loads(run_program(command))
     assert isinstance(figures, dict)
     return figures
 
@@ -78,39 +73,39 @@ def committing(brokers: list[Broker], name: str) -> list[Figure]:
     ]
 
 
-def measured(brokers: list[Broker]) -> list[Figure]:
-    for broker in brokers:
-        broker.start()
-        make_first_topic(broker, "first")
-        make_topic(broker, TOPIC, PARTITIONS)
-        for kind in ("rebalances", "commits", "thousand"):
-            offer(broker, kind)  # Kafka's code is compiled by being used
-    rebalances = in_turns(brokers, ROUNDS, lambda broker: offer(broker, "rebalances"))
-    figures = [
-        compared(
-            "rebalance of 10 members over 100 partitions", values(rebalances, "ms"), "ms", at_most, QUICK
-        ),
-        compared("rebalance: broker CPU", values(rebalances, "cpu_ms"), "ms", at_most, CHEAP),
+def rebalancing(brokers: list[Broker]) -> list[Figure]:
+    results = in_turns(brokers, ROUNDS, lambda broker: offer(broker, "rebalances"))
+    return [
+        compared("rebalance of 10 members over 100 partitions", values(results, "ms"), "ms", at_most, QUICK),
+        compared("rebalance: broker CPU", values(results, "cpu_ms"), "ms", at_most, CHEAP),
     ]
-    thousands = in_turns(brokers, max(1, ROUNDS // 2), lambda broker: offer(broker, "thousand"))
-    figures += [
-        compared("1,000 groups formed", values(thousands, "formed_seconds"), "s", at_most, QUICK),
-        compared("1,000 groups: beats", values(thousands, "beats_per_second"), "/s", at_least, FAST),
-        compared("1,000 groups: broker CPU a beat", values(thousands, "beat_cpu_us"), "µs", at_most, CHEAP),
-    ]
-    figures += committing(brokers, "our sync / no sync")
-    sync_off(brokers[0])
-    return figures + committing(brokers, "no sync")
 
 
-def run() -> list[Figure]:
-    with tempfile.TemporaryDirectory(prefix="dlog-bench-") as scratch, ExitStack() as stack:
-        brokers: list[Broker] = [Ours(Path(scratch) / "dlog")]
-        missing: list[Figure] = []
-        try:
-            brokers.append(Kafka(Path(scratch) / "kafka"))
-        except LeftOutError as error:
-            missing.append(Figure(f"Apache Kafka: left out, {error}", float("nan"), ""))
+def thousand(brokers: list[Broker]) -> list[Figure]:
+    results = in_turns(brokers, max(1, ROUNDS // 2), lambda broker: offer(broker, "thousand"))
+    return [
+        compared("1,000 groups formed", values(results, "formed_seconds"), "s", at_most, QUICK),
+        compared("1,000 groups: beats", values(results, "beats_per_second"), "/s", at_least, FAST),
+        compared("1,000 groups: broker CPU a beat", values(results, "beat_cpu_us"), "µs", at_most, CHEAP),
+    ]
+
+
+def run(bench: Bench) -> None:
+    with contestants() as (brokers, missing):
         for broker in brokers:
-            stack.callback(broker.stop)
-        return [*measured(brokers), *missing]
+            make_topic(broker, TOPIC, PARTITIONS)
+            for kind in ("rebalances", "commits", "thousand"):
+                offer(broker, kind)  # Kafka's code is compiled by being used
+
+        def case(name: str, measure: Measure) -> None:
+            for broker in brokers:
+                start_again_if_ended(broker)
+            bench.case(name, measure)
+
+        case("rebalances", lambda: rebalancing(brokers))
+        case("1,000 groups", lambda: thousand(brokers))
+        case("commits, our sync / no sync", lambda: committing(brokers, "our sync / no sync"))
+        sync_off(brokers[0])
+        case("commits, no sync", lambda: committing(brokers, "no sync"))
+        for figure in missing:
+            bench.note(figure)

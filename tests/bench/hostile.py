@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -20,6 +21,7 @@ from distributedlog.protocol.messages.fetch import FetchPartition, FetchRequest,
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import Record, encode_batch
 from tests.bench.figures import Figure, Rounds, at_most
+from tests.bench.harness import Bench
 from tests.system.enemies import (
     NOW_MS,
     PRODUCE_VERSION,
@@ -138,26 +140,26 @@ def attacks() -> dict[str, Attack]:
     }
 
 
-def run() -> list[Figure]:
+def under_attack(stage: HostileStage, host: str, name: str, attack: Attack) -> list[Figure]:
+    quiet, attacked = [], []
+    for _ in range(ROUNDS):
+        quiet.append(stage.quiet(SECONDS))
+        with Enemy(stage.address, host) as enemy, stage.meanwhile(name) as seen:
+            attack(enemy, time.monotonic() + SECONDS)
+        attacked.append(seen)
+        wait_until_calm(stage)
+    for each in quiet + attacked:
+        assert not each.report["failures"], each.report
+    growth_mb = max(each.rss_growth_mb for each in attacked)
+    return [compared(name, quiet, attacked), Figure(f"{name}: memory above that before", growth_mb, "MB")]
+
+
+def run(bench: Bench) -> None:
     raise_descriptor_limit(12_000)
-    figures = []
-    worst = 0.0
     with tempfile.TemporaryDirectory(prefix="dlog-bench-") as scratch, HostileStage(Path(scratch)) as stage:
         stage.quiet(1.0)
-        for number, (name, attack) in enumerate(attacks().items()):
-            quiet, attacked = [], []
-            for _ in range(ROUNDS):
-                quiet.append(stage.quiet(SECONDS))
-                with Enemy(stage.address, f"127.0.8.{number + 1}") as enemy, stage.meanwhile(name) as seen:
-                    attack(enemy, time.monotonic() + SECONDS)
-                attacked.append(seen)
-                wait_until_calm(stage)
-            for each in quiet + attacked:
-                assert not each.report["failures"], each.report
-            figures.append(compared(name, quiet, attacked))
-            worst = max(worst, *(each.rss_growth_mb for each in attacked))
-        figures.append(Figure("memory, at most above that before", worst, "MB"))
-    return figures
+        for number, (name, attack) in enumerate(attacks().items(), 1):
+            bench.case(name, partial(under_attack, stage, f"127.0.8.{number}", name, attack))
 
 
 def compared(name: str, quiet: list[Seen], attacked: list[Seen]) -> Figure:

@@ -5,19 +5,23 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 
 from distributedlog.model.config import MIB, LogConfig
 from distributedlog.ports.disk import SystemDisk
+from distributedlog.records.compression import Codec
 from distributedlog.records.record import Record, encode_batch
 from distributedlog.storage.files import Files
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import open_log
 from tests.bench.figures import Figure, at_least, at_most, cpu_watch, medians, stopwatch
+from tests.bench.harness import Bench
 
 NOW_MS = 1_700_000_000_000
 READS = 5_000
 SMALL_LOG_BYTES = 20 * MIB
 LARGE_LOG_BYTES = 2048 * MIB
+VALIDATION_AIMS = {Codec.NONE: 1.5, Codec.LZ4: 3.0, Codec.ZSTD: 6.0}
 
 
 def batch_of(size: int) -> bytearray:
@@ -27,8 +31,8 @@ def batch_of(size: int) -> bytearray:
     return encode_batch([Record(value, timestamp_ms=NOW_MS)] * count)
 
 
-def fresh_log(directory: str, name: str) -> PartitionLog:
-    return open_log(Files(SystemDisk()), f"{directory}/{name}-0", LogConfig(), now_ms=NOW_MS)[0]
+def fresh_log(directory: str, name: str, config: LogConfig | None = None) -> PartitionLog:
+    return open_log(Files(SystemDisk()), f"{directory}/{name}-0", config or LogConfig(), now_ms=NOW_MS)[0]
 
 
 def append_rate(directory: str, size: int, count: int) -> tuple[float, float]:
@@ -56,6 +60,34 @@ def append_rate(directory: str, size: int, count: int) -> tuple[float, float]:
 
     bare_seconds, our_seconds = medians(9, bare, ours)
     return bare_seconds / our_seconds, our_seconds / count * 1e6
+
+
+def validate(directory: str, codec: Codec, count: int, aim: float) -> list[Figure]:
+    """Measures what walking every record costs an append: `record.validation=full` against `header`."""
+    words = [
+        b"%d: the quick brown fox number %d jumps over dog %d" % (at, at * 7, at % 13) for at in range(170)
+    ]
+    batch = encode_batch([Record(value * 2, timestamp_ms=NOW_MS) for value in words], codec=codec)
+
+    def appending(validation: str) -> Callable[[], float]:
+        def measure() -> float:
+            log = fresh_log(directory, validation, LogConfig(record_validation=validation))
+            with cpu_watch() as seconds:
+                for _ in range(count):
+                    log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+            log.abandon()
+            shutil.rmtree(log.directory)
+            return seconds()
+
+        return measure
+
+    full, header = medians(9, appending("full"), appending("header"))
+    name = f"append {len(words)} records of 100 B, {codec.name.lower()}"
+    return [
+        at_most(f"{name}, record.validation full / header", full / header, "×", aim),
+        Figure(f"{name}, full", full / count * 1e6, "µs"),
+        Figure(f"{name}, header", header / count * 1e6, "µs"),
+    ]
 
 
 def fill(log: PartitionLog, size_bytes: int) -> None:
@@ -102,17 +134,26 @@ def read_and_recover(directory: str) -> list[Figure]:
     ]
 
 
-def run() -> list[Figure]:
+def append(directory: str, kib: int, count: int, aim: float) -> list[Figure]:
+    ratio, micros = append_rate(directory, kib * 1024, count)
+    return [
+        at_least(f"append {kib} KiB batches / os.write of the same bytes", ratio, "×", aim),
+        Figure(f"append {kib} KiB batch", micros, "µs"),
+    ]
+
+
+def in_scratch(measure: Callable[[str], list[Figure]]) -> list[Figure]:
     directory = tempfile.mkdtemp(prefix="dlog-bench-")
     try:
-        ratio_16k, micros_16k = append_rate(directory, 16 * 1024, 2_000)
-        ratio_1k, micros_1k = append_rate(directory, 1024, 10_000)
-        return [
-            at_least("append 16 KiB batches / os.write of the same bytes", ratio_16k, "×", 0.5),
-            Figure("append 16 KiB batch", micros_16k, "µs"),
-            at_least("append 1 KiB batches / os.write of the same bytes", ratio_1k, "×", 0.2),
-            Figure("append 1 KiB batch", micros_1k, "µs"),
-            *read_and_recover(directory),
-        ]
+        return measure(directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def run(bench: Bench) -> None:
+    bench.case("append 16 KiB", lambda: in_scratch(lambda directory: append(directory, 16, 2_000, 0.5)))
+    bench.case("append 1 KiB", lambda: in_scratch(lambda directory: append(directory, 1, 10_000, 0.2)))
+    for codec, aim in VALIDATION_AIMS.items():
+        case = partial(validate, codec=codec, count=1_000, aim=aim)
+        bench.case(f"validation {codec.name.lower()}", partial(in_scratch, case))
+    bench.case("read and recover", lambda: in_scratch(read_and_recover))

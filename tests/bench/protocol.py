@@ -6,6 +6,7 @@ version.  The figures in microseconds include what a server pays: header, body a
 
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kio.schema.fetch.v12.request import FetchRequest as KioFetchRequest
@@ -42,6 +43,7 @@ from distributedlog.protocol.messages.produce import (
 )
 from distributedlog.protocol.schema import Message
 from tests.bench.figures import Figure, at_most, medians, stopwatch
+from tests.bench.harness import Bench
 
 ROUNDS = 15
 TIMES = 400
@@ -167,12 +169,13 @@ def with_frames() -> list[Figure]:
     ]
 
 
-def run() -> list[Figure]:
-    return [
-        *with_frames(),
-        *both_ways("ProduceRequest", PRODUCE_REQUEST, 9, KioProduceRequest),
-        *both_ways("ProduceResponse", PRODUCE_RESPONSE, 9, KioProduceResponse),
-        *both_ways("FetchRequest", FETCH_REQUEST, 12, KioFetchRequest),
-        *both_ways("FetchResponse", FETCH_RESPONSE, 12, KioFetchResponse),
-        *both_ways("MetadataResponse of 100 partitions", METADATA_RESPONSE, 12, KioMetadataResponse, 20),
-    ]
+def run(bench: Bench) -> None:
+    bench.case("header, body and frame", with_frames)
+    for name, message, version, theirs, times in (
+        ("ProduceRequest", PRODUCE_REQUEST, 9, KioProduceRequest, TIMES),
+        ("ProduceResponse", PRODUCE_RESPONSE, 9, KioProduceResponse, TIMES),
+        ("FetchRequest", FETCH_REQUEST, 12, KioFetchRequest, TIMES),
+        ("FetchResponse", FETCH_RESPONSE, 12, KioFetchResponse, TIMES),
+        ("MetadataResponse of 100 partitions", METADATA_RESPONSE, 12, KioMetadataResponse, 20),
+    ):
+        bench.case(name, partial(both_ways, name, message, version, theirs, times))

@@ -26,10 +26,11 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from distributedlog.spark.columns import PLAIN, arrow_schema, spark_schema
-from distributedlog.spark.session import close, session
+from distributedlog.spark.session.session import close, session
+from distributedlog.spark.source.columns import PLAIN, arrow_schema, spark_schema
 from tests.bench.broker_kafka import LeftOutError
 from tests.bench.figures import Figure, at_least, medians, stopwatch
+from tests.bench.harness import Bench
 from tests.jvm.connector import fetch_connector
 from tests.spark.sink_stage import Stage, stage
 from tests.spark.topics import Topics
@@ -115,13 +116,12 @@ class MemoryStream(DataSourceStreamReader):
         return self._reader.read(partition)
 
 
-def run() -> list[Figure]:
+def run(bench: Bench) -> None:
     config = {"spark.driver.memory": "2g"}
-    figures: list[Figure] = []
     try:
         config["spark.jars"] = fetch_connector()
     except LeftOutError as reason:
-        figures.append(Figure(f"Spark's Kafka connector is left out: {reason}", float("nan"), ""))
+        bench.note(Figure(f"Spark's Kafka connector is left out: {reason}", float("nan"), ""))
     spark = session("bench", master="local[2]", config=config)
     spark.dataSource.register(MemorySource)
     try:
@@ -130,8 +130,9 @@ def run() -> list[Figure]:
             stage(Path(directory) / "broker") as broker,
         ):
             for value_bytes, rows in ROWS_OF.items():
-                figures += _Sized(spark, broker, value_bytes, rows, "spark.jars" in config).figures(directory)
-            return figures + _latency(spark, Topics(broker.bootstrap), directory)
+                sized = _Sized(spark, broker, value_bytes, rows, "spark.jars" in config)
+                bench.case(f"source, {sized.size}", partial(sized.figures, directory))
+            bench.case("produced to visible", lambda: _latency(spark, Topics(broker.bootstrap), directory))
     finally:
         close()
 
@@ -146,7 +147,7 @@ class _Sized:
         self._rows = rows
         self._formats = ["dlog", "memory_rows", *(["kafka"] if theirs else [])]
         topic = broker.create(f"read-{value_bytes}", PARTITIONS)
-        self._size = f"{value_bytes} B" if value_bytes < 1000 else f"{value_bytes // 1000} KB"
+        self.size = f"{value_bytes} B" if value_bytes < 1000 else f"{value_bytes // 1000} KB"
         self._options = {
             **broker.options(subscribe=topic, startingOffsets="earliest"),
         }
@@ -166,7 +167,7 @@ class _Sized:
                 measure(which)
             contestants = [partial(measure, which) for which in self._formats]
             seconds = dict(zip(self._formats, medians(ROUNDS, *contestants), strict=True))
-            name = f"source, {way}, {self._size}"
+            name = f"source, {way}, {self.size}"
             found.append(Figure(name, self._rows / seconds["dlog"], "rows/s"))
             ceiling = seconds["memory_rows"] / seconds["dlog"]
             found.append(at_least(f"{name}, of the Arrow ceiling", ceiling, "×", CEILING_AIM))
@@ -214,7 +215,7 @@ def _latency(spark: "SparkSession", topics: Topics, directory: str) -> list[Figu
         spark.readStream.format("dlog")
         .options(**topics.options(subscribe=name, startingOffsets="earliest"))
         .load()
-        .writeStream.option("checkpointLocation", f"{directory}/latency")
+        .writeStream.option("checkpointLocation", tempfile.mkdtemp(dir=directory))
         .foreachBatch(look)
         .start()
     )

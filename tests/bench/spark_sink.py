@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
 
-from distributedlog.spark.segment_source import segment_offsets
-from distributedlog.spark.session import close, session
+from distributedlog.spark.segments.source import segment_offsets
+from distributedlog.spark.session.session import close, session
 from tests.bench.figures import Figure, at_least, at_most, medians, stopwatch
+from tests.bench.harness import Bench
 from tests.spark.sink_stage import Stage, stage
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ PARTITIONS = 4
 ROWS_OF = {100: 1_000_000, 1000: 200_000}
 SEGMENTS_AIM = 1.2
 CPU_AIM = 0.02
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 SETTINGS = {"replica.high.watermark.checkpoint.interval.ms": 200}
 
 
@@ -55,7 +56,7 @@ class CountingWriter(DataSourceArrowWriter):
         return WriterCommitMessage()
 
 
-def run() -> list[Figure]:
+def run(bench: Bench) -> None:
     spark = session("bench", master="local[2]", config={"spark.driver.memory": "2g"})
     spark.dataSource.register(CountingSource)
     try:
@@ -63,22 +64,32 @@ def run() -> list[Figure]:
             tempfile.TemporaryDirectory(prefix="dlog-bench-") as directory,
             stage(Path(directory) / "broker", **SETTINGS) as broker,
         ):
-            return [
-                figure
-                for value_bytes, rows in ROWS_OF.items()
-                for figure in _sized(spark, broker, value_bytes, rows)
-            ]
+            for value_bytes, rows in ROWS_OF.items():
+                sized = _Sized(spark, broker, value_bytes, rows)
+                bench.case(f"sink, {sized.size}", sized.sink)
+                bench.case(f"segment source, {sized.size}", sized.segments)
     finally:
         close()
 
 
-def _sized(spark: "SparkSession", broker: Stage, value_bytes: int, rows: int) -> list[Figure]:
-    topic = broker.create(f"bench-{value_bytes}", PARTITIONS)
-    frame = spark.range(rows).selectExpr(
-        "cast(id as string) as key", f"repeat('x', {value_bytes}) as value"
-    )  # fmt: skip
-    size = f"{value_bytes} B" if value_bytes < 1000 else f"{value_bytes // 1000} KB"
-    return [*_sink(frame, broker, topic, size, rows), *_segments(spark, broker, topic, size)]
+class _Sized:
+    """Values of one size, written and then read: the topic holds what the sink has written."""
+
+    def __init__(self, spark: "SparkSession", broker: Stage, value_bytes: int, rows: int) -> None:
+        self._spark, self._broker, self._rows = spark, broker, rows
+        self._topic = broker.create(f"bench-{value_bytes}", PARTITIONS)
+        self._frame = spark.range(rows).selectExpr(
+            "cast(id as string) as key", f"repeat('x', {value_bytes}) as value"
+        )  # fmt: skip
+        self.size = f"{value_bytes} B" if value_bytes < 1000 else f"{value_bytes // 1000} KB"
+
+    def sink(self) -> list[Figure]:
+        return _sink(self._frame, self._broker, self._topic, self.size, self._rows)
+
+    def segments(self) -> list[Figure]:
+        options = self._broker.options(topic=self._topic)
+        self._frame.write.format("dlog").options(**options).mode("append").save()
+        return _segments(self._spark, self._broker, self._topic, self.size)
 
 
 def _sink(frame: "DataFrame", broker: Stage, topic: str, size: str, rows: int) -> list[Figure]:
@@ -135,7 +146,7 @@ def _wait_for_checkpoint(broker: Stage, topic: str) -> None:
     import json
 
     ends = {str(partition): end for partition, end in broker.ends(topic).items()}
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while json.loads(segment_offsets(broker.data_directory, subscribe=topic))[topic] != ends:
         assert time.monotonic() < deadline, "the high watermarks were not written down"
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""After the tests: which client was seen to do what (see tests/compat/broker/matrix.py)."""
+"""Reports after the tests which client was seen to do what (see tests/compat/broker/matrix.py)."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Gatherer:
-    """In the process that hears of every report; workers have one too, which nobody asks."""
+    """A plugin in the process that gets every report; workers have one too, which nobody asks."""
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix = matrix

@@ -1,4 +1,4 @@
-"""As much of Kafka's protocol as it takes to put raw batches into a broker and to get them out again.
+"""So much of Kafka's protocol as it takes to put raw batches into a broker and to get them out again.
 
 Produce version 3 and Fetch version 4, the first that carry v2 batches.  A request is a length, a header
 (api, version, correlation id, client id) and the fields; see Kafka's protocol guide for both.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final, NamedTuple
 
-from distributedlog.broker.exchange import ELEMENTS_MAX
+from distributedlog.broker.net.request_queue import ELEMENTS_MAX
 from distributedlog.model.config import MIB, LogConfig, RecordLimits
 from distributedlog.model.errors import DlogError, MalformedMessageError, UnsupportedVersionError
 from distributedlog.protocol.codec import decode, decode_all, encode_bytes
@@ -31,7 +31,9 @@ from distributedlog.records.batch import check_batch, read_header
 from distributedlog.records.checksum import crc32c
 from distributedlog.records.compression import Codec, compress, decompress
 from distributedlog.records.control import ControlType, EndMarker, encode_end_marker_batch
-from distributedlog.records.record import Header, Record, decode_batch, encode_batch
+from distributedlog.records.kernel import UNSOUND, count_keyless
+from distributedlog.records.layout import BatchHeader
+from distributedlog.records.record import Header, Record, decode_batch, decompress_records, encode_batch
 from distributedlog.storage.append import AppendRules, Origin
 from distributedlog.storage.checkpoints import decode_offsets
 from distributedlog.storage.producers import ProducerStates
@@ -114,7 +116,8 @@ def _batches() -> tuple[bytes, ...]:
 
 
 def _checked(data: bytearray) -> bytearray:
-    """With its length and checksum made right, so that the rest is looked at, three times out of four."""
+    """Returns it with its length and checksum made right, so that the rest is looked at, three times out of
+    four."""
     if len(data) >= 61 and data[0] % 4:
         struct.pack_into(">i", data, 8, len(data) - 12)
         struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
@@ -129,10 +132,23 @@ def _decode_both(data: bytearray) -> None:
     """A consumer's reader and Arrow's agree on whether there is anything to read."""
     _checked(data)
     header = check_batch(data, 0, limits=LIMITS)
-    records = decode_batch(data, limits=LIMITS)
+    records = _decode_as_walked(data, header)
     assert len(records) == header.record_count
     if not header.is_control:
         assert decode_to_arrow(data, limits=LIMITS).num_rows == header.record_count
+
+
+def _decode_as_walked(data: bytearray, header: BatchHeader) -> list[Record]:
+    """The walk of the records accepts what the decoder decodes, and nothing else."""
+    section = decompress_records(data, 0, header, LIMITS)
+    keyless = count_keyless(section, 0, len(section), header, LIMITS.headers_per_record_max, False)
+    try:
+        records = decode_batch(data, limits=LIMITS)
+    except DlogError:
+        assert keyless == UNSOUND
+        raise
+    assert keyless == sum(record.key is None for record in records)
+    return records
 
 
 def record_targets() -> Iterator[Target]:

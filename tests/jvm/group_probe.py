@@ -79,7 +79,7 @@ class GroupProbe:
         self.topic_id: Uuid = ZERO_UUID
         """Learned from the first assignment."""
         self.ids: dict[str, str] = {}
-        """Of classic members, by what they are called here."""
+        """The ids of classic members, by what they are called here."""
 
     def call(self, request: Message, version: int, response: type[R]) -> R:
         with socket.create_connection(("127.0.0.1", self._port), SECONDS_MAX) as connection:

@@ -11,11 +11,11 @@ from tests.jvm.tools import CONSOLE_CONSUMER, CONSOLE_PRODUCER, GROUPS, TOPICS, 
 
 TOPIC, PARTITIONS, GROUP = "shared", 6, "both-kinds"
 DUMP = "kafka.tools.DumpLogSegments"
-PATIENCE_SECONDS = 90.0
+TIMEOUT_SECONDS = 90.0
 
 
 def poll_until_shared(consumer: Consumer, count: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while len(consumer.assignment()) != count:
         assert time.monotonic() < deadline, f"it has {consumer.assignment()}"
         consumer.poll(0.1)
@@ -60,7 +60,7 @@ def test_javas_client_and_librdkafka_share_a_group(tools: KafkaTools, broker: di
         assert "Consumer" in tools.run(GROUPS, "--list", "--type")
     finally:
         theirs.terminate()
-        theirs.wait(PATIENCE_SECONDS)
+        theirs.wait(TIMEOUT_SECONDS)
     poll_until_shared(mine, PARTITIONS)
     mine.close()
     kinds = {int(key["type"]) for key in dumped(tools, broker["data_dir"])}

@@ -13,14 +13,14 @@ from distributedlog.model.errors import DlogError
 from tests.bench.broker_kafka import Kafka, Ours, make_topic
 from tests.jvm.group_probe import TOPIC, GroupProbe
 
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 AGAIN_SECONDS = 0.2
 Answers = list[tuple[str, object]]
 
 
 def probe_of(broker: Kafka | Ours) -> GroupProbe:
     """Once it serves, has the topic, and coordinates groups."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     probe = GroupProbe(broker.port)
     has_topic = False
     while True:

@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from distributedlog.cli.main import main
-from distributedlog.cli.topic.session import BOOTSTRAP_VARIABLE
+from distributedlog.cli.session import BOOTSTRAP_VARIABLE
 from tests.bench.broker_kafka import Kafka, make_first_topic, make_topic
 
 TOPIC = "transactions"
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 ALONE = "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
 Dlog = Callable[..., list[dict[str, Any]]]
 
@@ -30,13 +30,13 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         make_topic(kafka, TOPIC, 1)
         address = f"127.0.0.1:{kafka.port}"
         producer = Producer({"bootstrap.servers": address, "transactional.id": "writer", "log_level": 0})
-        producer.init_transactions(PATIENCE_SECONDS)
+        producer.init_transactions(TIMEOUT_SECONDS)
         for count, is_kept in ((10, True), (5, False), (3, True)):
             producer.begin_transaction()
             for _ in range(count):
                 producer.produce(TOPIC, b"v", partition=0)
-            assert producer.flush(PATIENCE_SECONDS) == 0
-            (producer.commit_transaction if is_kept else producer.abort_transaction)(PATIENCE_SECONDS)
+            assert producer.flush(TIMEOUT_SECONDS) == 0
+            (producer.commit_transaction if is_kept else producer.abort_transaction)(TIMEOUT_SECONDS)
         del producer
         yield address
     finally:

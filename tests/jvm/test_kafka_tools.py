@@ -7,6 +7,7 @@ from typing import Any
 
 from distributedlog.controller.features import LEVEL_MAX, METADATA_FEATURE
 from tests.jvm.tools import (
+    ACLS,
     API_VERSIONS,
     CLIENT_METRICS,
     CLUSTER,
@@ -234,5 +235,53 @@ def test_producers_are_described(tools: KafkaTools) -> None:
     assert len(told) == 2
 
 
-def test_nobody_has_subscribed_to_the_metrics_of_clients(tools: KafkaTools) -> None:
+def test_metrics_of_clients_are_subscribed_to_described_and_deleted(tools: KafkaTools) -> None:
     assert tools.run(CLIENT_METRICS, "--list").strip() == ""
+    tools.run(CLIENT_METRICS, "--alter", "--name", "m", "--metrics", "org.apache.kafka.", "--interval", 5000)
+    assert tools.run(CLIENT_METRICS, "--list").split() == ["m"]
+    told = tools.run(CLIENT_METRICS, "--describe", "--name", "m")
+    assert "interval.ms=5000" in told
+    assert "metrics=org.apache.kafka." in told
+    tools.run(CLIENT_METRICS, "--delete", "--name", "m")
+    assert tools.run(CLIENT_METRICS, "--list").strip() == ""
+
+
+def test_acls_are_refused_in_kafkas_words(tools: KafkaTools) -> None:
+    words = "org.apache.kafka.common.errors.SecurityDisabledException: No Authorizer is configured."
+    whom = ("--allow-principal", "User:ann", "--operation", "Read", "--topic", "t")
+    for what in (("--list",), ("--add", *whom), ("--remove", *whom, "--force")):
+        said = tools.try_to(ACLS, *what)
+        assert f"Error while executing ACL command: {words}" in said.out, said
+
+
+def test_levels_of_loggers_are_changed_while_the_broker_runs(
+    tools: KafkaTools, broker: dict[str, Any]
+) -> None:
+    node = ("--entity-type", "broker-loggers", "--entity-name", broker["id"])
+    name = "distributedlog.broker.net.server"
+
+    def tell() -> str:
+        told = tools.run(CONFIGS, "--describe", *node)
+        (line,) = (each for each in told.splitlines() if each.strip().startswith(f"{name}="))
+        return line.strip().split()[0]
+
+    assert tell() == f"{name}=INFO"
+    tools.run(CONFIGS, "--alter", *node, "--add-config", f"{name}=DEBUG")
+    assert tell() == f"{name}=DEBUG"
+    refused = tools.try_to(CONFIGS, "--alter", *node, "--add-config", f"{name}=BANANA")
+    assert "InvalidConfigurationException" in refused.out + refused.err
+    tools.run(CONFIGS, "--alter", *node, "--delete-config", name)
+    assert tell() == f"{name}=INFO"
+
+
+def test_all_settings_of_a_group_are_altered_and_described(tools: KafkaTools) -> None:
+    group = ("--entity-type", "groups", "--entity-name", "g")
+    values = (
+        "share.auto.offset.reset=earliest,streams.num.standby.replicas=1,consumer.session.timeout.ms=50000"
+    )
+    tools.run(CONFIGS, "--alter", *group, "--add-config", values)
+    told = tools.run(CONFIGS, "--describe", *group)
+    for each in values.split(","):
+        assert each in told
+    refused = tools.try_to(CONFIGS, "--alter", *group, "--add-config", "streams.num.standby.replicas=3")
+    assert "InvalidConfigurationException" in refused.out + refused.err

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from distributedlog.spark.session import close, session
+from distributedlog.spark.session.session import close, session
 from tests.jvm.connector import fetch_connector
 from tests.spark.topics import Topics
 

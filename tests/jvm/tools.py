@@ -25,6 +25,7 @@ OFFSETS: Final = TOOLS + "GetOffsetShell"
 TRANSACTIONS: Final = TOOLS + "TransactionsCommand"
 LATENCY: Final = TOOLS + "EndToEndLatency"
 CLIENT_METRICS: Final = TOOLS + "ClientMetricsCommand"
+ACLS: Final = TOOLS + "AclCommand"
 
 SECONDS_MAX: Final = 120
 _JAVA: Final = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

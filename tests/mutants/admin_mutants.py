@@ -7,31 +7,31 @@ B = "tests/unit/broker"
 MUTANTS = [
     Mutant(
         "what a client owes is forgiven",
-        "broker/quotas.py",
+        "broker/quotas/client_quotas.py",
         "self._used = max(0.0, self._used - (now_ms - self._since_ms) * limit / 1000) + amount",
         "self._used = 0.0 + amount",
-        f"{B}/test_quotas.py -k not_forgotten",
+        f"{B}/quotas/test_client_quotas.py -k not_forgotten",
     ),
     Mutant(
         "the default comes before a user's own quota",
-        "broker/quotas.py",
+        "broker/quotas/client_quotas.py",
         "    for of_user in (user, None):\n",
         "    for of_user in (None, user):\n",
-        f"{B}/test_quotas.py",
+        f"{B}/quotas/test_client_quotas.py",
     ),
     Mutant(
         "who used too much is told and goes on",
-        "broker/connection.py",
+        "broker/net/connection.py",
         "            or self._muted is not None\n",
         "",
-        f"{B}/test_throttling.py",
+        f"{B}/quotas/test_throttling.py",
     ),
     Mutant(
-        "followers pay like consumers",
-        "broker/tolls.py",
-        "        if api_key != ApiKey.FETCH or self._is_follower:\n",
-        "        if api_key != ApiKey.FETCH:\n",
-        f"{B}/test_quotas.py",
+        "whoever says that it is a replica is believed",
+        "broker/handlers/_replica_ids.py",
+        "    if proved is None or proved.broker_id != replica_id:\n",
+        "    if proved is not None and proved.broker_id != replica_id:\n",
+        f"{B}/handlers/test_fetch.py",
     ),
     Mutant(
         "quotas are written into a log whose readers do not know them",
@@ -42,20 +42,16 @@ MUTANTS = [
     ),
     Mutant(
         "a leader that was overtaken describes the quorum",
-        "broker/controller_driver.py",
-        "            self._driver.read(confirmed)\n        except DlogError:\n"
-        '            done(Outcome(error=self._not_leader("this node does not lead any more")))\n\n'
-        "    def _not_leader",
-        "            confirmed(Outcome(None))\n        except DlogError:\n"
-        '            done(Outcome(error=self._not_leader("this node does not lead any more")))\n\n'
-        "    def _not_leader",
-        f"{B}/test_quorum.py",
+        "broker/coordination/controller_driver.py",
+        "        self._confirm_read(confirmed)\n",
+        "        confirmed(None)\n",
+        f"{B}/cluster/test_quorum.py",
     ),
     Mutant(
         "a topic's compression is ignored",
         "storage/log.py",
-        "data = data if rules.codec is None else rules.recompressed(data, origin)",
-        "data = data if rules.codec is not None else rules.recompressed(data, origin)",
-        f"{B}/test_config_effects.py",
+        "data = data if rules.codec is None else rules.recompress(data, origin)",
+        "data = data if rules.codec is not None else rules.recompress(data, origin)",
+        f"{B}/replicas/test_config_effects.py",
     ),
 ]

@@ -6,28 +6,52 @@ C = "tests/unit/controller"
 RUNTIME = "tests/unit/statemachine/test_runtime.py"
 CONTROLLER = f"{C}/test_partitions.py {C}/test_elections.py {C}/test_topics.py {C}/test_image.py"
 
+COMMON = f"{C}/test_cluster_settings.py"
+EFFECTS = "tests/unit/broker/replicas/test_config_effects.py"
+
 MUTANTS = [
+    Mutant(
+        "two truths of the minimum in sync: leaders believe their own settings",
+        "broker/replicas/partitions.py",
+        "            min_insync_replicas(self.image, partition.topic),",
+        "            self._settings.min_insync_replicas,",
+        EFFECTS,
+    ),
+    Mutant(
+        "two truths of the minimum in sync: each controller writes its own",
+        "controller/cluster_settings.py",
+        "        if name not in present\n",
+        "",
+        COMMON,
+    ),
+    Mutant(
+        "a single broker has a minimum in sync of its own",
+        "controller/cluster_settings.py",
+        "            if now is not None:\n                raise",
+        "            if now is not None and now is was:\n                raise",
+        COMMON,
+    ),
     Mutant(
         "a response leaves before its commit",
         "statemachine/runtime.py",
-        "while self._parked and self._parked[0].depends_on <= self.committed_offset:",
-        "while self._parked:",
+        "while self._delayed and self._delayed[0].depends_on <= self.committed_offset:",
+        "while self._delayed:",
         RUNTIME,
     ),
     Mutant(
         "an effect runs before its commit",
         "statemachine/runtime.py",
-        "while self._waiting_effects and self._waiting_effects[0].depends_on <= self.committed_offset:",
-        "while self._waiting_effects:",
+        "while self._delayed_effects and self._delayed_effects[0].depends_on <= self.committed_offset:",
+        "while self._delayed_effects:",
         RUNTIME,
     ),
     Mutant(
         "a read does not wait for what it saw",
         "statemachine/runtime.py",
-        "        self._parked.append(_Parked(self.replayed_offset, answer))",
+        "        self._delayed.append(_DelayedReply(self.replayed_offset, reply))",
         (
-            "        waits = NO_OFFSET if answer.needs_leadership else self.replayed_offset\n"
-            "        self._parked.append(_Parked(waits, answer))"
+            "        waits = NO_OFFSET if reply.needs_leadership else self.replayed_offset\n"
+            "        self._delayed.append(_DelayedReply(waits, reply))"
         ),
         RUNTIME,
     ),
@@ -44,7 +68,7 @@ MUTANTS = [
         (
             "            if ticket in self._waiting_tickets:\n"
             "                self._waiting_tickets.discard(ticket)\n"
-            "                self._answers.append(_failed(ticket, why))"
+            "                self._replies.append(_failed(ticket, why))"
         ),
         "            self._waiting_tickets.discard(ticket)",
         RUNTIME,
@@ -122,10 +146,38 @@ MUTANTS = [
         CONTROLLER,
     ),
     Mutant(
+        "a new controller takes every coordinator before for gone",
+        "controller/leases.py",
+        "        self._floor = last_offset\n",
+        "        self._floor = NO_OFFSET\n",
+        f"{C}/test_leases.py -k new_controller",
+    ),
+    Mutant(
+        "who lost a coordinator's partition keeps its lease",
+        "controller/leases.py",
+        "            self._lost[broker_id] = offset\n",
+        "            pass\n",
+        f"{C}/test_leases.py -k nobody_else_must",
+    ),
+    Mutant(
+        "a broker asks to shut down with its lease in hand",
+        "broker/cluster/lifecycle.py",
+        "        if request.want_fence or request.want_shutdown:\n            self._grant(NO_LEASE)\n",
+        "",
+        "tests/unit/broker/cluster/test_lifecycle.py -k gives_its_lease_up",
+    ),
+    Mutant(
+        "a process with other disks takes the place of one that may be alive",
+        "controller/brokers.py",
+        "        is_heard = not (existing.is_active and _has_other_disks(existing, request.log_dirs))\n",
+        "        is_heard = True\n",
+        f"{C}/test_elections.py -k replaced_under_a_leader",
+    ),
+    Mutant(
         "a second living incarnation is accepted",
         "controller/brokers.py",
-        "    if existing is not None and not same and sessions.is_alive(request.broker_id, now_ms):",
-        "    if False:",
+        "        if sessions.is_alive(image, request.broker_id, now_ms, is_heard=is_heard):",
+        "        if False:",
         f"{C}/test_brokers.py",
     ),
     Mutant(

@@ -29,9 +29,13 @@ class Mutant(NamedTuple):
 
 
 def seed(mutant: Mutant, directory: Path) -> Path:
-    """A copy of the package with the bug in it; the folder to put on the path."""
+    """A copy of the package with the bug in it; the folder to put on the path.
+
+    What Python has compiled of the others is copied too, with their times, by which it knows that it still
+    holds: to compile all of them anew would take longer than most tests.
+    """
     home = directory / "src"
-    shutil.copytree(ROOT / "src" / PACKAGE, home / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src" / PACKAGE, home / PACKAGE)
     source = home / PACKAGE / mutant.file
     text = source.read_text()
     found = text.count(mutant.old)
@@ -39,6 +43,8 @@ def seed(mutant: Mutant, directory: Path) -> Path:
     source.write_text(text.replace(mutant.old, mutant.new))
     for compiled in source.parent.glob(f"{source.stem}.*.so"):
         compiled.unlink()  # a mutated kernel runs interpreted
+    for compiled in (source.parent / "__pycache__").glob(f"{source.stem}.*.pyc"):
+        compiled.unlink()  # also if the bug was written within the second in which it was compiled
     return home
 
 

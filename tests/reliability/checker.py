@@ -48,9 +48,9 @@ ALWAYS: Mapping[str, Check] = {
 }
 """What no log may show, as long as its producers keep their order (idempotent, or one request at a time)."""
 IDEMPOTENT: Mapping[str, Check] = {"duplicate": offsets.duplicates}
-"""With idempotent producers."""
+"""The checks with idempotent producers."""
 WHOLE: Mapping[str, Check] = {"offset gap": offsets.offset_gaps}
-"""With neither transactions nor compaction, and within the retention."""
+"""The checks with neither transactions nor compaction, and within the retention."""
 
 
 class Finding(NamedTuple):

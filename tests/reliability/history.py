@@ -100,7 +100,8 @@ class History:
     owned: list[Owned] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     final: dict[Place, list[Seen]] = field(default_factory=dict)
-    """After all has healed, by a fresh client, from the start past the highest offset that is known."""
+    """The read after all has healed, by a fresh client, from the start past the highest offset that is
+    known."""
 
     def read(self) -> Iterator[tuple[Place, Seen]]:
         """All that anybody read."""

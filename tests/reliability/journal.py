@@ -72,7 +72,7 @@ class Gathered:
         return told
 
     def history(self) -> History:
-        """Of all so far; whatever is not yet known to have ended is unknown."""
+        """Returns the history of all so far; whatever is not yet known to have ended is unknown."""
         history = self._history
         return History(
             [*history.sends, *self._open.values()],

@@ -18,7 +18,7 @@ from tests.reliability.journal import Gathered
 from tests.reliability.programs.values import from_bytes
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 90.0
+TIMEOUT_SECONDS = 90.0
 
 
 class Load:
@@ -62,7 +62,7 @@ class Load:
 
         When the first was acknowledged, in nanoseconds."""
         now_ns, acks_ns, waited = time.monotonic_ns(), list[int](), set(clients)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while len(acks_ns) < acks or waited:
             told = self.next_told(deadline)
             acknowledged = told["did"] == "sent" and told["outcome"] == Outcome.OK
@@ -73,7 +73,7 @@ class Load:
 
     def stop(self) -> History:
         """All are told to stop, and end well; what they told."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         for client in self._clients.values():
             assert client.stdin is not None
             client.stdin.close()
@@ -105,7 +105,7 @@ class Load:
                 client.kill()
                 client.wait()
         for reader in self._readers:
-            reader.join(PATIENCE_SECONDS)
+            reader.join(TIMEOUT_SECONDS)
         for client in self._clients.values():
             for stream in (client.stdin, client.stdout):
                 assert stream is not None
@@ -114,7 +114,7 @@ class Load:
 
 
 def final_read(bootstrap: str, topic: str, partitions: int) -> dict[Place, list[Seen]]:
-    """By a fresh client, from the start to the end that the broker tells."""
+    """Reads with a fresh client, from the start to the end that the broker reports."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -127,12 +127,12 @@ def final_read(bootstrap: str, topic: str, partitions: int) -> dict[Place, list[
     places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
     ends = {}
     for place in places:
-        bounds = consumer.get_watermark_offsets(place, timeout=PATIENCE_SECONDS, cached=False)
+        bounds = consumer.get_watermark_offsets(place, timeout=TIMEOUT_SECONDS, cached=False)
         assert bounds is not None
         ends[place.partition] = bounds[1]
     consumer.assign(places)
     final: dict[Place, list[Seen]] = {Place(topic, partition): [] for partition in range(partitions)}
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while any(position.offset < ends[position.partition] for position in consumer.position(places)):
         assert time.monotonic() < deadline, f"it reads no further than {consumer.position(places)} of {ends}"
         for message in consumer.consume(1000, 1.0):

@@ -1,4 +1,9 @@
-"""A clock that stands still until it is told to go on."""
+"""A clock that stands still until it is told to go on, and chance from a seed."""
+
+import random
+
+from distributedlog.model.ids import Uuid
+from distributedlog.ports.randomness import uuid_from
 
 
 class ManualClock:
@@ -23,3 +28,16 @@ class ManualClock:
     def set_wall(self, wall_ms: int) -> None:
         """The wall clock jumps; the monotonic one does not notice."""
         self._wall_ms = wall_ms
+
+
+class SeededRandomness:
+    """Draws the same for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def between(self, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+    def new_uuid(self) -> Uuid:
+        return uuid_from(self._random.randbytes)

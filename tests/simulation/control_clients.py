@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.lifecycle import LifeState
-from distributedlog.controller.configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION, ConfigEdit
+from distributedlog.broker.cluster.lifecycle import LifecycleState
+from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.elections import all_partitions
 from distributedlog.controller.features import LEVEL_MAX, METADATA_FEATURE
 from distributedlog.controller.image import (
@@ -46,6 +46,7 @@ from distributedlog.controller.requests import (
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
+from distributedlog.model.cluster_settings import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError, LeadershipLostError, RequestTimedOutError
@@ -204,7 +205,7 @@ class Client:
     # --- the rest ------------------------------------------------------------------------------
 
     def _take_producer_ids(self, host: "ControlHost") -> tuple[Administration, Request]:
-        request = AllocateProducerIdsRequest(host.broker_id, host.membership.epoch)
+        request = AllocateProducerIdsRequest(host.broker_id, host.lifecycle.epoch)
         return self._begin("take producer ids"), request
 
     def _elect(self, host: "ControlHost") -> tuple[Administration, Request]:
@@ -247,14 +248,14 @@ class PartitionLeaders:
         self.host = host
         self._chance = random.Random(cluster.chance.getrandbits(64))
         self._fetched: dict[int, int] = {}
-        """By follower, the broker epoch in which it fetched last."""
+        """The broker epoch in which each follower fetched last."""
 
     def look_later(self) -> None:
         self.cluster.loop.call_after(self._chance.randrange(200_000, 1_500_000), self._look)
 
     def _look(self) -> None:
         host = self.host
-        if host.is_up and not host.paused and host.membership.state is LifeState.SERVING:
+        if host.is_up and not host.paused and host.lifecycle.state is LifecycleState.RUNNING:
             self._hear_followers()
             request = self._draw_changes(host.replica.image)
             if request.changes:
@@ -268,7 +269,7 @@ class PartitionLeaders:
             apart = self.cluster.wire.is_cut(self.host.node_id, other.node_id)
             reachable = other.is_up and not other.paused and not apart
             if reachable and self._chance.random() < 0.6:
-                self._fetched[other.broker_id] = other.membership.epoch
+                self._fetched[other.broker_id] = other.lifecycle.epoch
             elif self._chance.random() < 0.2:
                 self._fetched.pop(other.broker_id, None)
 
@@ -279,7 +280,7 @@ class PartitionLeaders:
                 change = self._draw_change(topic.topic_id, partition_id, partition)
                 if change is not None:
                     changes.append(change)
-        return AlterPartitionsRequest(self.host.broker_id, self.host.membership.epoch, tuple(changes))
+        return AlterPartitionsRequest(self.host.broker_id, self.host.lifecycle.epoch, tuple(changes))
 
     def _draw_change(self, topic_id: Uuid, partition_id: int, partition: Partition) -> IsrChange | None:
         in_sync = [each for each in partition.replicas if each in self._fetched]
@@ -298,7 +299,7 @@ class PartitionLeaders:
 
     def _epoch_of(self, broker_id: int) -> int:
         own = broker_id == self.host.broker_id
-        return self.host.membership.epoch if own else self._fetched.get(broker_id, UNKNOWN_EPOCH)
+        return self.host.lifecycle.epoch if own else self._fetched.get(broker_id, UNKNOWN_EPOCH)
 
     def _propose(self, life: int, request: AlterPartitionsRequest) -> None:
         def ask() -> None:

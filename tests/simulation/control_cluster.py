@@ -11,13 +11,15 @@ import random
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from distributedlog.broker.lifecycle import LifeTimes
+from distributedlog.broker.cluster.lease_grant import LEASE_PARTS, SESSION_PARTS
+from distributedlog.broker.cluster.lifecycle import LifecycleTimes
 from distributedlog.controller.bundles import decode_bundle
 from distributedlog.controller.configs import ControllerConfig
 from distributedlog.controller.deltas import diff
-from distributedlog.controller.features import LEVEL_MAX, LEVEL_MIN
+from distributedlog.controller.features import LEVEL_MAX, LEVEL_MIN, has_eligible_leaders
 from distributedlog.controller.image import MetadataImage
-from distributedlog.controller.requests import Request
+from distributedlog.controller.requests import CreateTopicsRequest, NewTopic, Request
+from distributedlog.model.cluster_settings import BROKER_SESSION_TIMEOUT
 from distributedlog.model.errors import (
     ConsensusError,
     LeadershipLostError,
@@ -26,6 +28,7 @@ from distributedlog.model.errors import (
     OverloadedError,
     RequestTimedOutError,
 )
+from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.raft import Entry, Membership, RaftConfig
 from tests.simulation.checkers import InvariantError
 from tests.simulation.checkers.administration import LinearizableAdministration
@@ -36,6 +39,7 @@ from tests.simulation.checkers.fenced_lead_nothing import FencedLeadNothing
 from tests.simulation.checkers.image_prefix import ImagePrefix
 from tests.simulation.checkers.isr_by_epoch import IsrByEpoch
 from tests.simulation.checkers.isr_within_replicas import IsrWithinReplicas
+from tests.simulation.checkers.leases_end import LeasesEnd
 from tests.simulation.checkers.one_controller import OneController
 from tests.simulation.checkers.one_process import OneProcess
 from tests.simulation.checkers.producer_ids import ProducerIds
@@ -58,6 +62,8 @@ HEALED_US = 14 * SECOND_US
 """How long the cluster has to get whole again."""
 SESSION_TIMEOUT_MS = 3_000
 CLIENTS = 3
+OFFSETS_PARTITIONS = 4
+LOOK_AT_LEASES_US = 10_000
 TWIN_ID = 90
 
 _NOT_THE_CONTROLLERS_WORD = (
@@ -108,7 +114,7 @@ class ControlCluster:
         self.cluster_id = "simulated"
         self.recent_bytes_max = chance.choice((500, 5_000, 1_000_000))
         self.level = chance.choice((LEVEL_MIN, LEVEL_MAX, LEVEL_MAX, LEVEL_MAX))
-        self.times = LifeTimes(
+        self.times = LifecycleTimes(
             heartbeat_interval_ms=700,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             registration_timeout_ms=2_000,
@@ -129,6 +135,8 @@ class ControlCluster:
         self.image_prefix = ImagePrefix(self)
         self.clean_leaders = CleanLeaders(self)
         self.convergence = Convergence(self)
+        self.leases_end = LeasesEnd(self)
+        self.leases_end.is_promised = has_eligible_leaders(self.level)
         self.checkers: list[ControlChecker] = [
             self.image_prefix,
             self.clean_leaders,
@@ -145,6 +153,7 @@ class ControlCluster:
             VisibleAfterAck(self),
             LinearizableAdministration(self),
             self.convergence,
+            self.leases_end,
         ]
 
     def _make_hosts(self, brokers: int) -> None:
@@ -163,8 +172,7 @@ class ControlCluster:
             controller_id=node_id,
             cluster_id=self.cluster_id,
             bootstrap_level=self.level,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            data_loop_lag_ms_max=self.times.data_loop_lag_ms_max,
+            cluster_settings={BROKER_SESSION_TIMEOUT: str(SESSION_TIMEOUT_MS)},
             leader_balance_interval_ms=5_000,
         )
 
@@ -178,6 +186,8 @@ class ControlCluster:
             client.think()
         for leaders in self.leaders:
             leaders.look_later()
+        self._make_offsets_topic()
+        self._look_at_leases()
         self.faults.begin()
         events = self.loop.run_until(max(end_us - HEALED_US, 0))
         self.faults.heal()
@@ -198,12 +208,31 @@ class ControlCluster:
             self.steps[-1].term if self.steps else 0,
         )
 
+    def _make_offsets_topic(self) -> None:
+        """Asks for it until it is there."""
+        image = self.steps[-1].after if self.steps else MetadataImage()
+        if image.topic_named(OFFSETS_TOPIC) is None:
+            topic = NewTopic(OFFSETS_TOPIC, OFFSETS_PARTITIONS, len(self.voters))
+            for host in self.hosts.values():
+                if host.is_up and host.is_active:
+                    host.forwarder.ask(CreateTopicsRequest((topic,)), 1_000, lambda outcome: None)
+            self.loop.call_after(SECOND_US // 4, self._make_offsets_topic)
+
+    def _look_at_leases(self) -> None:
+        rates = [host.clock.rate_ppm for host in self.wire.hosts.values()]
+        if max(rates) * LEASE_PARTS > min(rates) * SESSION_PARTS:
+            self.leases_end.is_promised = False
+        for host in self.wire.hosts.values():
+            for partition, epoch in host.coordinators.answering():
+                self.leases_end.on_may_answer(host.node_id, partition, epoch)
+        self.loop.call_after(LOOK_AT_LEASES_US, self._look_at_leases)
+
     def _finish(self) -> None:
         living = [host for host in self.hosts.values() if host.is_up]
         self.convergence.active = [host.node_id for host in living if host.is_active]
         self.convergence.images = {host.node_id: host.replica.image for host in living}
         self.convergence.living = {
-            host.broker_id: host.membership.state if host.is_up else None for host in self.hosts.values()
+            host.broker_id: host.lifecycle.state if host.is_up else None for host in self.hosts.values()
         }
         for checker in self.checkers:
             checker.finish(self.operations)

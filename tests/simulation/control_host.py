@@ -1,28 +1,34 @@
 """A machine of the simulated control plane: a broker, with or without a controller, of the real parts.
 
-    voter        Raft driver -> controller driver -> replica; forwarder, life
-    broker only  a watched voter ----------------> replica; forwarder, life
+    voter        Raft driver -> controller driver -> replica; forwarder, lifecycle
+    broker only  a watched voter ----------------> replica; forwarder, lifecycle
 
 Its process has another incarnation each time it starts.  A stop in good order hands over first and tells the
 next process in which epoch that was.
 """
 
+import random
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.controller_driver import ControllerDriver
-from distributedlog.broker.forwarding import ControllerForwarder
-from distributedlog.broker.lifecycle import BrokerLife, LifeState
-from distributedlog.broker.metadata import MetadataReplica
+from distributedlog.broker.cluster.forwarding import ControllerForwarder
+from distributedlog.broker.cluster.lifecycle import BrokerLifecycle, LifecycleState
+from distributedlog.broker.cluster.metadata import MetadataReplica
+from distributedlog.broker.coordination.controller_driver import ControllerDriver
+from distributedlog.broker.coordination.lease import CoordinatorLease
 from distributedlog.control.contract import ControllerReply
 from distributedlog.controller.features import LEVEL_MAX, LEVEL_MIN, METADATA_FEATURE
-from distributedlog.controller.image import Endpoint, SupportedLevels
+from distributedlog.controller.image import Endpoint, MetadataImage, SupportedLevels
 from distributedlog.controller.requests import UNKNOWN_EPOCH, RegisterBrokerRequest, Request
 from distributedlog.model.errors import DuplicateRegistrationError, LogDirectoryFailedError
+from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.ports.executor import Done, Outcome
-from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.raft import Entry
 from tests.simulation.checkers import InvariantError
 from tests.simulation.checkers.control import Served
+from tests.simulation.checkers.leases_end import PartitionKey
+from tests.simulation.clock import SeededRandomness
 from tests.simulation.control_network import Watching
 from tests.simulation.raft_process import RaftProcess
 
@@ -30,6 +36,9 @@ if TYPE_CHECKING:
     from tests.simulation.control_cluster import ControlCluster
 
 ENDPOINTS = (Endpoint("PLAINTEXT", "localhost", 9092),)
+LAG_SHARE = 0.03
+"""How often an image is not applied for a while on a node's data loop."""
+LAG_US_MAX = 5_000_000
 FEATURES = (SupportedLevels(METADATA_FEATURE, LEVEL_MIN, LEVEL_MAX),)
 
 
@@ -49,6 +58,7 @@ class ControlHost(RaftProcess):
         self._clean_epoch = UNKNOWN_EPOCH
         self._disk_id = SeededRandomness(self.chance.getrandbits(64)).new_uuid()
         self._stuck_since_ms: int | None = None
+        self.coordinators = Coordinators(self)
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -62,7 +72,9 @@ class ControlHost(RaftProcess):
         self._stuck_since_ms = None
         self.replica = MetadataReplica(recent_bytes_max=self.cluster.recent_bytes_max)
         self.cluster.image_prefix.restarted(self.node_id)
+        self.coordinators = Coordinators(self)
         self.replica.on_publish(lambda image: self.cluster.published(self, image))
+        self.replica.on_publish(self.coordinators.publish)
         if self.is_voter and not self._start_controller():
             return
         self._running = True
@@ -81,7 +93,7 @@ class ControlHost(RaftProcess):
             failed=self._failed,
             activity=self._activity,
         )
-        if not self._start_raft(_Observed(self, controller)):
+        if not self._start_raft(_Observed(self, controller), controller):
             self.controller = None
             return False
         assert self.driver is not None
@@ -111,7 +123,7 @@ class ControlHost(RaftProcess):
             previous_broker_epoch=self._clean_epoch,
         )
         self._clean_epoch = UNKNOWN_EPOCH
-        self.membership = BrokerLife(
+        self.lifecycle = BrokerLifecycle(
             registration,
             self.forwarder,
             self.cluster.times,
@@ -121,8 +133,10 @@ class ControlHost(RaftProcess):
             data_loop_lag_ms=self._lag_ms,
             changed=lambda state: self.say("is", state.value),
             failed=self._failed,
+            prepare=self.coordinators.prepare,
+            granted=lambda grant: self.coordinators.lease.take(grant),
         )
-        self.membership.start()
+        self.lifecycle.start()
 
     def _end(self) -> None:
         self._running = False
@@ -142,14 +156,17 @@ class ControlHost(RaftProcess):
 
     def leave(self) -> None:
         """Stops in good order; what the next process is told of it is that it was one."""
-        life, epoch = self.life, self.membership.epoch
+        life, epoch = self.life, self.lifecycle.epoch
 
         def left() -> None:
             self._clean_epoch = epoch
             self.loop.call_after(0, self._crash_if, life, "keep")
 
-        if self.membership.state is not LifeState.LEFT and self.membership.state is not LifeState.LEAVING:
-            self.membership.leave(left)
+        if (
+            self.lifecycle.state is not LifecycleState.SHUTTING_DOWN
+            and self.lifecycle.state is not LifecycleState.PENDING_CONTROLLED_SHUTDOWN
+        ):
+            self.lifecycle.shut_down(left)
 
     def replace_disk(self) -> None:
         """What stood on the broker's own disk is gone."""
@@ -177,7 +194,7 @@ class ControlHost(RaftProcess):
     def submit(self, request: Request, timeout_ms: int, reply: Done[ControllerReply]) -> None:
         """A request of another node, or of the forwarder here."""
         assert self.controller is not None
-        life, was_active, term = self.life, self.is_active, self.controller._term
+        life, was_active, term = self.life, self.is_active, self.controller.term or 0
         asked_us, asked_ms = self.loop.now_us, self.clock.monotonic_ms()
 
         def done(outcome: Outcome[ControllerReply]) -> None:
@@ -209,6 +226,79 @@ class ControlHost(RaftProcess):
 
     def _restored_to(self, index: int) -> None:
         self.cluster.state_machine_safety.on_restore(self.node_id, index)
+
+
+class Coordinators:
+    """The data loop of a node, as far as leases matter: it applies images some time after they are published,
+    now and then much later, and knows which partitions it might answer for."""
+
+    lease: CoordinatorLease
+
+    def __init__(self, host: ControlHost) -> None:
+        self._host = host
+        # Of its own: what else happens does not depend on it.
+        self._chance = random.Random(f"{host.cluster.seed} {host.node_id} {host.life}")
+        self._image = MetadataImage()
+        self._newest = self._image
+        self._is_prepared = False
+        self._lags_until_us = 0
+        self._epochs: dict[PartitionKey, int] = {}
+        """The epochs in which this broker leads."""
+        self._taken_over: set[PartitionKey] = set()
+        self.lease = CoordinatorLease(
+            lambda: self._image,
+            clock=host.clock,
+            scheduler=host,
+            tell_applied=lambda *told: host.lifecycle.note_applied(*told),
+            await_settled=lambda offset: host.lifecycle.await_settled(offset),
+        )
+
+    def prepare(self, ready: Callable[[], None]) -> None:
+        self._is_prepared = True
+        self._apply()
+        ready()
+
+    def publish(self, image: MetadataImage) -> None:
+        self._newest = image
+        host, now_us = self._host, self._host.loop.now_us
+        if self._chance.random() < LAG_SHARE:
+            self._lags_until_us = now_us + self._chance.randrange(LAG_US_MAX)
+        delay_us = max(self._chance.randrange(100, 5_000), self._lags_until_us - now_us)
+        host.loop.call_after(delay_us, host.run, host.life, self._apply_unless_lagging)
+
+    def _apply_unless_lagging(self) -> None:
+        if self._is_prepared and self._host.loop.now_us >= self._lags_until_us:
+            self._apply()
+
+    def _apply(self) -> None:
+        if self._newest.offset <= self._image.offset:
+            return
+        self._image = self._newest
+        led = {}
+        topic = self._image.topic_named(OFFSETS_TOPIC)
+        for partition_id, partition in topic.partitions.items() if topic is not None else ():
+            if topic is not None and partition.leader == self._host.broker_id:
+                led[topic.topic_id, partition_id] = partition.leader_epoch
+        for key in [key for key, epoch in self._epochs.items() if led.get(key) != epoch]:
+            del self._epochs[key]
+            self._taken_over.discard(key)
+            self.lease.note_lost()
+        for key, epoch in led.items():
+            if key not in self._epochs:
+                self._epochs[key] = epoch
+                self.lease.begin_takeover(epoch).when_settled(partial(self._take_over, key, epoch))
+        self.lease.note_applied(self._image.offset)
+
+    def _take_over(self, key: PartitionKey, epoch: int) -> None:
+        if self._epochs.get(key) == epoch:
+            self._taken_over.add(key)
+
+    def answering(self) -> list[tuple[PartitionKey, int]]:
+        """Returns for which partitions, and in which epochs, it would answer reads now."""
+        host = self._host
+        if not host.is_up or host.paused or not self.lease.is_valid():
+            return []
+        return [(key, self._epochs[key]) for key in sorted(self._taken_over)]
 
 
 class _Observed:

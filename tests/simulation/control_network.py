@@ -242,7 +242,7 @@ class _Stream:
 
     @property
     def is_alive(self) -> bool:
-        """As far as a keepalive tells."""
+        """Whether it lives, as far as a keepalive tells."""
         reader, source = self._reader.node_id, self._source.node_id
         return (
             not self._is_broken
@@ -267,11 +267,11 @@ class _Stream:
 
     # --- the sink ------------------------------------------------------------------------------
 
-    def snapshot(self, data: bytes, offset: int) -> None:
-        self._push(lambda sink: sink.snapshot(data, offset))
+    def handle_snapshot(self, data: bytes, offset: int) -> None:
+        self._push(lambda sink: sink.handle_snapshot(data, offset))
 
-    def entry(self, payload: bytes, offset: int) -> None:
-        self._push(lambda sink: sink.entry(payload, offset))
+    def handle_entry(self, payload: bytes, offset: int) -> None:
+        self._push(lambda sink: sink.handle_entry(payload, offset))
 
     def _push(self, give: Callable[[MetadataSink], None]) -> None:
         wire = self._wire

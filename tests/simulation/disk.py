@@ -41,7 +41,7 @@ from tests.simulation.inodes import NOBODY, CrashMode, Directory, Forking, Inode
 UNLIMITED_BYTES = 1 << 50
 
 Operation = Literal[
-    "*", "open", "read", "map", "size", "list", "lock",
+    "*", "open", "read", "size", "list", "lock",
     "create", "write", "truncate", "sync", "rename", "remove", "mkdir", "rmdir", "dirsync",
 ]  # fmt: skip
 """What a fault can strike.  The second line's are those that `operations` counts and a power cut can hit."""
@@ -154,15 +154,11 @@ class SimFile:
         if not self._inode.changes:
             self._disk.dirty.pop(self._inode, None)
 
-    def map(self) -> memoryview:
-        self._begin("map", mutates=False)
-        return memoryview(bytes(self._inode.content))
-
     def fileno(self) -> int:
         raise _error(errno.ENOTSUP)
 
     def close(self) -> None:
-        """Also of a stale handle, and with the power off: whoever unwinds closes what it has."""
+        """Closes the handle, also a stale one, and with the power off: whoever unwinds closes what it has."""
         if self._epoch == self._disk.epoch:
             self._inode.handles -= 1
             self._disk.release_space(self._inode)
@@ -241,6 +237,9 @@ class SimDisk:
 
     def is_directory(self, path: str) -> bool:
         return isinstance(self._find(path), Directory)
+
+    def is_link(self, path: str) -> bool:
+        return False
 
     def make_directory(self, path: str) -> None:
         directory, walked = self._root, ""

@@ -15,8 +15,22 @@ from tests.simulation.disk import PowerCut
 T = TypeVar("T")
 
 
+class InlineExecutor:
+    """Runs everything at once, in the caller: for tests of what comes after."""
+
+    def run_blocking(self, work: Callable[[], T], done: Done[T]) -> None:
+        done(Outcome.of(work))
+
+    def run_cpu(self, function: Callable[..., T], arguments: tuple[Any, ...], done: Done[T]) -> None:
+        done(Outcome.of(lambda: function(*arguments)))
+
+    def close(self) -> None:
+        return None
+
+
 class StepExecutor:
-    """With a seed the work that runs next is drawn; without, it is the oldest."""
+    """An executor that runs one piece of work at a time: with a seed the next is drawn; without, it is the
+    oldest."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._waiting: list[Callable[[], None]] = []

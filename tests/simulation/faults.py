@@ -1,7 +1,7 @@
 """What goes wrong in a run, drawn from its seed.
 
 A *flavour* decides the kind of run: `mixed` draws from everything; `churn` keeps hitting leaders, just when
-they have something half done; `duel` gives everyone nearly the same patience, so that candidates meet,
+they have something half done; `duel` gives everyone nearly the same timeout, so that candidates meet,
 and keeps crashing voters; `lonely` only ever cuts off one follower, under which the leader must stay;
 `members` changes the membership all the time; `figure eight` arranges that one misfortune.  Every fault
 ends by itself or when everything heals.

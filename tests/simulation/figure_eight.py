@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.faults import Faults
 
 _POLL_US = 100
-_PATIENCE_US = 4_000_000
+_TIMEOUT_US = 4_000_000
 
 
 class FigureEight:
@@ -113,7 +113,7 @@ class FigureEight:
 
     def _when(self, condition: Callable[[], bool], action: Callable[[], None]) -> None:
         """Looks again and again, in virtual time; gives the whole story up if it does not come to it."""
-        self._look(condition, action, self._cluster.loop.now_us + _PATIENCE_US)
+        self._look(condition, action, self._cluster.loop.now_us + _TIMEOUT_US)
 
     def _look(self, condition: Callable[[], bool], action: Callable[[], None], until_us: int) -> None:
         if condition():

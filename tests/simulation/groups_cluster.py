@@ -12,9 +12,13 @@ The truth is kept here: every committed batch, decoded from its bytes and from n
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+from distributedlog.broker.cluster.lease_grant import LeaseGrant, lease_ms
+from distributedlog.controller.leases import Leases
+from distributedlog.controller.records import PartitionChanged
 from distributedlog.groups.config import GroupConfig
-from distributedlog.groups.consumer.topics import Slots
+from distributedlog.groups.consumer.topics import TopicIdPartitions
 from distributedlog.groups.records import ConsumerRecord, GroupRecord, decode_record, encode_record
 from distributedlog.model.ids import TopicPartition, Uuid
 from distributedlog.records.record import decode_batch
@@ -29,6 +33,7 @@ from tests.simulation.checkers.consumer_log import ConsumerLog
 from tests.simulation.checkers.groups import GroupsChecker
 from tests.simulation.checkers.lasting_assignments import LastingAssignments
 from tests.simulation.checkers.offset_regression import OffsetRegression
+from tests.simulation.checkers.reads_from_the_past import ReadsFromThePast
 from tests.simulation.checkers.replay_equals_state import ReplayEqualsState
 from tests.simulation.checkers.rising_generations import RisingGenerations
 from tests.simulation.checkers.stuck_rebalance import StuckRebalance
@@ -36,10 +41,10 @@ from tests.simulation.checkers.stuck_reconciliation import StuckReconciliation
 from tests.simulation.checkers.two_owners import TwoOwners
 from tests.simulation.control_cluster import Report
 from tests.simulation.groups_consumers import SimConsumer
-from tests.simulation.groups_host import GroupsHost, made, simulated_image
+from tests.simulation.groups_host import OFFSETS_ID, GroupsHost, made, simulated_image
 from tests.simulation.groups_log import Batch, Copy, View
 from tests.simulation.groups_members import SimMember
-from tests.simulation.groups_process import SimProcess
+from tests.simulation.groups_process import Readers, SimProcess
 from tests.simulation.loop import SimLoop
 from tests.simulation.trace import Trace
 
@@ -47,10 +52,12 @@ SECOND_US = 1_000_000
 HEALED_US = 18 * SECOND_US
 """How long the groups have to become whole again: a new member may wait for as long as a rebalance takes."""
 LOOK_US = 50_000
-PATIENCE_US = 700_000
-"""How long a leader, or a copy in the ISR, may be silent."""
-LEASE_MS = PATIENCE_US // 1_000 * 98 // 100
-"""How long a broker that was heard knows that it was; clocks differ a little."""
+TIMEOUT_US = 700_000
+"""How long a leader, or a copy in the ISR, may be silent: a session."""
+BEHIND_US = 150_000
+"""How long a copy in the ISR may not follow its leader."""
+ANSWER_US_MAX = 40_000
+"""How long the answer to a heartbeat takes."""
 IN_SYNC_MIN = 2
 MEMBERS_MAX = 5
 POPULATIONS = (("c0", "c1"), ("c0", "g1"), ("g0", "g1"), ("g0", "c1"))
@@ -70,7 +77,7 @@ class GroupsCluster:
         drawn = chance.choices(list(FLAVOURS), list(FLAVOURS.values()))[0]
         self.flavour = flavour or drawn
         self.groups = POPULATIONS[seed % len(POPULATIONS)]
-        self.image = simulated_image()
+        self.image = simulated_image(TIMEOUT_US // 1_000)
         self.topic_names = {
             topic_id: topic.name for topic_id, topic in self.image.topics.items() if len(topic.name) == 1
         }
@@ -92,10 +99,12 @@ class GroupsCluster:
         self.epoch = 0
         self.leader_id = 0
         self._leader_life = 0
+        self._leases = Leases()
+        self._behind_since_us: dict[int, int] = {}
         self.isr = set(self.hosts)
         self._unhealthy_since_us: dict[int, int] = {}
         self._copied: dict[int, int] = {}
-        """In this epoch: up to where each copy is the leader's."""
+        """The offset up to which each copy is the leader's, in this epoch."""
         self.committed_offset = 0
         self.consumer_log = ConsumerLog()
         self._compacted: dict[bytes, GroupRecord] = {}
@@ -108,6 +117,7 @@ class GroupsCluster:
         self.asked = 0
         self._make_checkers()
         self.faults = GroupsFaults(self)
+        self.readers = Readers(self, seed)
 
     def _make_checkers(self) -> None:
         self.stuck_rebalance = StuckRebalance(self)
@@ -115,6 +125,7 @@ class GroupsCluster:
         self.checkers: list[GroupsChecker] = [
             TwoOwners(self),
             OffsetRegression(self),
+            ReadsFromThePast(self),
             RisingGenerations(self),
             LastingAssignments(self),
             self.stuck_rebalance,
@@ -137,6 +148,7 @@ class GroupsCluster:
         for group in self.groups:
             for _ in range(self.chance.randrange(1, MEMBERS_MAX)):
                 self.add_member(group)
+        self.readers.start()
         self.faults.begin()
         events = self.loop.run_until(max(end_us - HEALED_US, 0))
         self.faults.heal()
@@ -202,9 +214,9 @@ class GroupsCluster:
         for checker in self.checkers:
             checker.on_consumer_told(consumer)
 
-    def took(self, consumer: SimConsumer, slots: Slots) -> None:
+    def took(self, consumer: SimConsumer, tps: TopicIdPartitions) -> None:
         for checker in self.checkers:
-            checker.on_taken(consumer, slots)
+            checker.on_taken(consumer, tps)
 
     def acknowledged(self, member: SimProcess, positions: Mapping[TopicPartition, int]) -> None:
         self._commits += 1
@@ -235,7 +247,9 @@ class GroupsCluster:
         record = made(topic_id, self.partition_count(topic_id))
         self.image = self.image.apply([record], self.image.offset + 1)
         for host in self.hosts.values():
-            self.loop.call_after(self.chance.randrange(1_000, SECOND_US), host.see, self.image)
+            self.loop.call_after(
+                self.chance.randrange(1_000, SECOND_US), host.run, partial(host.see, self.image), host.life
+            )
 
     # --- the partition -------------------------------------------------------------------------
 
@@ -323,22 +337,36 @@ class GroupsCluster:
         for broker_id, host in self.hosts.items():
             if self._is_healthy(host):
                 self._unhealthy_since_us.pop(broker_id, None)
-                host.lease_end_ms = host.clock.monotonic_ms() + LEASE_MS
+                self._answer_heartbeat(host)
             else:
                 self._unhealthy_since_us.setdefault(broker_id, now_us)
         leader = self.hosts.get(self.leader_id)
         if leader is None or self._is_missed(leader) or (leader.is_up and leader.life != self._leader_life):
             self.elect()
         for host in self.hosts.values():
-            if self._is_healthy(host) and host.copy.leader_epoch < self.epoch:
-                host.follow(self.epoch)
+            if self._is_healthy(host):
+                host.see(self.image)
             self._copy(self.epoch, host.broker_id)
         self._keep_in_sync()
         self.loop.call_after(LOOK_US, self._look)
 
+    def _answer_heartbeat(self, host: GroupsHost) -> None:
+        """Answers as the controller, which the host's lifecycle has asked just now."""
+        broker_id = host.broker_id
+        self._leases.note_applied(broker_id, host.applied_offset)
+        active = [each for each in self.hosts if not self._is_missed(self.hosts[each])]
+        grant = LeaseGrant(
+            host.clock.monotonic_ms() + lease_ms(TIMEOUT_US // 1_000),
+            self._leases.lease_offset(broker_id),
+            self._leases.settled_offset(active, broker_id, self.image.offset),
+        )
+        lease = host.lease
+        delay_us = self.chance.randrange(ANSWER_US_MAX)
+        self.loop.call_after(delay_us, host.run, lambda: lease.take(grant), host.life)
+
     def _is_missed(self, host: GroupsHost) -> bool:
         since_us = self._unhealthy_since_us.get(host.broker_id)
-        return since_us is not None and self.loop.now_us - since_us > PATIENCE_US
+        return since_us is not None and self.loop.now_us - since_us > TIMEOUT_US
 
     def elect(self, besides: int = 0) -> None:
         """Somebody in the ISR leads in a new epoch, if there is anybody."""
@@ -354,14 +382,19 @@ class GroupsCluster:
         }
         self._copied = {self.leader_id: leader.copy.synced_offset}
         self.trace.add(self.loop.now_us, f"leads in epoch {self.epoch}", f"broker {self.leader_id}")
-        leader.copy.view = View(is_short=len(self.isr) < min(IN_SYNC_MIN, len(self.hosts)))
-        leader.lead(self.epoch)
+        leader.copy.view = View(is_under_min_isr=len(self.isr) < min(IN_SYNC_MIN, len(self.hosts)))
+        change = PartitionChanged(partition_id=0, topic_id=OFFSETS_ID, leader=self.leader_id)
+        self._leases.note_changes(self.image, [change], self.image.offset + 1)
+        self.image = self.image.apply([change], self.image.offset + 1)
+        leader.is_lagging = False
+        leader.see(self.image)
 
     def _keep_in_sync(self) -> None:
         leader = self.hosts.get(self.leader_id)
         if leader is None or not self._is_healthy(leader) or not self._leads(leader):
             return
-        gone = {each for each in self.isr if self._is_missed(self.hosts[each])} - {self.leader_id}
+        gone = {each for each in self.isr if self._is_missed(self.hosts[each]) or self._is_behind(each)}
+        gone.discard(self.leader_id)
         end = leader.copy.log_end_offset
         caught_up = {
             each
@@ -374,9 +407,17 @@ class GroupsCluster:
         if isr != self.isr:
             self.isr = isr
             self.trace.add(self.loop.now_us, "in sync", "isr", str(sorted(isr)))
-            leader.copy.view = View(is_short=len(isr) < min(IN_SYNC_MIN, len(self.hosts)))
+            leader.copy.view = View(is_under_min_isr=len(isr) < min(IN_SYNC_MIN, len(self.hosts)))
             leader.state_changed()
         self._commit(leader)
+
+    def _is_behind(self, broker_id: int) -> bool:
+        """Returns whether a copy has not followed the leader for too long: its image stands still."""
+        if self.hosts[broker_id].copy.leader_epoch == self.epoch:
+            self._behind_since_us.pop(broker_id, None)
+            return False
+        since_us = self._behind_since_us.setdefault(broker_id, self.loop.now_us)
+        return self.loop.now_us - since_us > BEHIND_US
 
     # --- what the checkers see -----------------------------------------------------------------
 

@@ -18,15 +18,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from distributedlog.groups.consumer.member import IS_AWAY, JOINS, LEAVES
-from distributedlog.groups.consumer.topics import NO_SLOTS, Slot, Slots
+from distributedlog.groups.consumer.topics import NO_PARTITIONS, TopicIdPartition, TopicIdPartitions
 from distributedlog.groups.requests import (
     CommitReply,
     CommitRequest,
+    CommittedOffset,
     ConsumerHeartbeatReply,
     ConsumerHeartbeatRequest,
     FetchOffsetsReply,
     FetchOffsetsRequest,
-    Position,
 )
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TopicPartition
@@ -66,21 +66,21 @@ class SimConsumer(SimProcess):
         self.assignor = self.chance.choice((None, None, "uniform", "range"))
         self._host = "/host"
         self.epoch = JOINS
-        self.assigned = NO_SLOTS
-        """As it was last told."""
-        self.owned = NO_SLOTS
+        self.assigned = NO_PARTITIONS
+        """The assignment as it was last told."""
+        self.owned = NO_PARTITIONS
         """What it reads."""
         self.is_coming_back = False
         """It leaves for a while only."""
         self.beat_us = BEAT_US
         self._patient_until_us = 0
-        self._said_owned: Slots | None = None
-        self._going = NO_SLOTS
+        self._said_owned: TopicIdPartitions | None = None
+        self._going = NO_PARTITIONS
         self._going_until_us = 0
-        self._positions: dict[Slot, int] = {}
-        self._tenures: dict[Slot, int] = {}
+        self._positions: dict[TopicIdPartition, int] = {}
+        self._tenures: dict[TopicIdPartition, int] = {}
         """How often each partition was taken: what was looked up before that says nothing."""
-        self._committing = NO_SLOTS
+        self._committing = NO_PARTITIONS
         self._reading = Strand(self, self._read)
         self._heartbeats = Strand(self, self._live)
         self.strands = (self._heartbeats, self._reading)
@@ -108,7 +108,7 @@ class SimConsumer(SimProcess):
         self._reading.stop()
         self.is_working = False
         self.epoch = JOINS
-        self.assigned = self.owned = self._going = self._committing = NO_SLOTS
+        self.assigned = self.owned = self._going = self._committing = NO_PARTITIONS
         self._positions.clear()
         self._says_all = True
 
@@ -186,19 +186,19 @@ class SimConsumer(SimProcess):
         now_us = self.cluster.now_us
         if going != self._going:
             self._going = going
-            patience_ms = self.chance.choice(
+            timeout_ms = self.chance.choice(
                 (0, self.cluster.rebalance_ms // 2, 2 * self.cluster.rebalance_ms)
             )
-            self._going_until_us = now_us + 1_000 * patience_ms
+            self._going_until_us = now_us + 1_000 * timeout_ms
         if going & self._committing and now_us < self._going_until_us:
             return True
-        for slot in going:
-            self._positions.pop(slot, None)
+        for tp in going:
+            self._positions.pop(tp, None)
         coming = self.assigned - self.owned
-        for slot in coming:
-            self._tenures[slot] = self._tenures.get(slot, 0) + 1
+        for tp in coming:
+            self._tenures[tp] = self._tenures.get(tp, 0) + 1
         self.owned = self.assigned
-        self._going = NO_SLOTS
+        self._going = NO_PARTITIONS
         if coming:
             self.cluster.took(self, coming)
         return not going and not coming
@@ -208,41 +208,41 @@ class SimConsumer(SimProcess):
     def _read(self) -> Life:
         while True:
             yield Sleep(self.chance.randrange(1_000, BEAT_US))
-            new = [slot for slot in sorted(self.owned) if slot not in self._positions]
+            new = [tp for tp in sorted(self.owned) if tp not in self._positions]
             if new:
-                yield from self._look_up(new)
-            for slot in self._positions:
-                if slot in self.assigned:
-                    self._positions[slot] += self.chance.randrange(1, 4)
+                yield from self._resolve_patterns(new)
+            for tp in self._positions:
+                if tp in self.assigned:
+                    self._positions[tp] += self.chance.randrange(1, 4)
             yield from self._commit()
 
-    def _look_up(self, slots: list[Slot]) -> Life:
+    def _resolve_patterns(self, tps: list[TopicIdPartition]) -> Life:
         """Where the group stands in what is new to this member."""
-        tenures = {slot: self._tenures[slot] for slot in slots}
-        wanted = tuple(self._named(slots))
+        tenures = {tp: self._tenures[tp] for tp in tps}
+        wanted = tuple(self._named(tps))
         before = self.cluster.acknowledged_until_now(self.group)
         heard = yield FetchOffsetsRequest(self.group, wanted, self.member_id, self.epoch)
         if heard.code is not ErrorCode.NONE or not isinstance(heard.reply, FetchOffsetsReply):
             return
-        found = {each.partition: each.offset for each in heard.reply.positions}
+        found = {each.partition: each.offset for each in heard.reply.offsets}
         self.cluster.read(self.name, wanted, found, before)
-        for slot, partition in zip(slots, wanted, strict=True):
-            if slot in self.owned and self._tenures[slot] == tenures[slot]:
-                self._positions[slot] = found.get(partition, 0)
+        for tp, partition in zip(tps, wanted, strict=True):
+            if tp in self.owned and self._tenures[tp] == tenures[tp]:
+                self._positions[tp] = found.get(partition, 0)
 
     def _commit(self) -> Life:
-        slots = sorted(slot for slot in self._positions if slot in self.assigned)
-        if not slots:
+        tps = sorted(tp for tp in self._positions if tp in self.assigned)
+        if not tps:
             return
-        positions = dict(zip(self._named(slots), (self._positions[slot] for slot in slots), strict=True))
-        places = tuple(Position(each, offset, -1, self.name) for each, offset in positions.items())
-        self._committing = frozenset(slots)
+        positions = dict(zip(self._named(tps), (self._positions[tp] for tp in tps), strict=True))
+        places = tuple(CommittedOffset(each, offset, -1, self.name) for each, offset in positions.items())
+        self._committing = frozenset(tps)
         heard = yield CommitRequest(self.group, self.member_id, self.instance, self.epoch, places)
-        self._committing = NO_SLOTS
+        self._committing = NO_PARTITIONS
         if heard.code is ErrorCode.NONE and isinstance(heard.reply, CommitReply):
             assert set(heard.reply.errors) == {ErrorCode.NONE}, heard.reply
             self.acknowledged_us = self.cluster.now_us
             self.cluster.acknowledged(self, positions)
 
-    def _named(self, slots: Iterable[Slot]) -> list[TopicPartition]:
-        return [TopicPartition(self.cluster.topic_names[slot.topic_id], slot.partition) for slot in slots]
+    def _named(self, tps: Iterable[TopicIdPartition]) -> list[TopicPartition]:
+        return [TopicPartition(self.cluster.topic_names[tp.topic_id], tp.partition) for tp in tps]

@@ -31,6 +31,7 @@ class GroupsFaults:
         coordinators: list[tuple[int, Callable[[], None]]] = [
             (4, self.crash_leader),
             (3, self.transfer),
+            (3, self.transfer_from_lagging),
             (3, self.cut_leader),
             (3, self.pause_leader),
             (2, self.crash_one),
@@ -122,7 +123,7 @@ class GroupsFaults:
         return leader if leader is not None and leader.is_up else None
 
     def _restore(self, host: GroupsHost) -> None:
-        host.is_cut = False
+        host.is_cut = host.is_lagging = False
         host.read_delay_us_max = 20_000
         if host.paused:
             host.resume()
@@ -150,6 +151,15 @@ class GroupsFaults:
     def transfer(self) -> None:
         self.say("handed over")
         self.cluster.elect(besides=self.cluster.leader_id)
+
+    def transfer_from_lagging(self) -> None:
+        """Its image stands still for a while, and it goes on as if it led."""
+        leader = self._leader()
+        if leader is not None and not leader.paused:
+            self.say("handed over unnoticed", leader.broker_id)
+            leader.is_lagging = True
+            self.cluster.elect(besides=leader.broker_id)
+            self._later(self._duration_us(), partial(self._restore, leader))
 
     def cut_leader(self) -> None:
         leader = self._leader()
@@ -214,7 +224,7 @@ class GroupsFaults:
             member.leaves = True
 
     def member_sleeps(self) -> None:
-        """Beyond its session: it is out when it wakes, and does not know."""
+        """Lets a member sleep beyond its session: it is out when it wakes, and does not know."""
         session_us = self.cluster.session_ms * 1_000
         self._pause(session_us, 3 * session_us, "member sleeps")
 
@@ -281,7 +291,7 @@ class GroupsFaults:
             consumer.changes_its_mind()
 
     def member_moves(self) -> None:
-        """To another address: the coordinator writes that down, and nothing else."""
+        """Moves a member to another address: the coordinator writes that down, and nothing else."""
         consumer = self._consumer()
         if consumer is not None:
             self.say("member moves", consumer.name)

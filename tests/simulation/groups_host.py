@@ -7,19 +7,21 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from distributedlog.broker.coordinators import GroupCoordinators
-from distributedlog.controller.image import MetadataImage
-from distributedlog.controller.records import ClusterCreated, PartitionCreated, TopicCreated
+from distributedlog.broker.coordination.coordinators import GroupCoordinators
+from distributedlog.broker.coordination.lease import CoordinatorLease
+from distributedlog.controller.image import CLUSTER_DEFAULT, MetadataImage, ResourceType
+from distributedlog.controller.image import Partition as PartitionState
+from distributedlog.controller.records import ClusterCreated, ConfigChanged, PartitionCreated, TopicCreated
 from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.machine import GroupMachine
-from distributedlog.groups.placement import OFFSETS_TOPIC
 from distributedlog.groups.requests import Reply, Request
 from distributedlog.model.errors import NotCoordinatorError
 from distributedlog.model.ids import Uuid
+from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.ports.executor import Done, Outcome
-from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.replication.contract import PartitionSignals
 from distributedlog.replication.partition import Partition
+from tests.simulation.clock import SeededRandomness
 from tests.simulation.groups_log import Copy
 from tests.simulation.loop import DriftingClock
 
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 REQUEST_MS_MAX = 10_000
 TOPICS = {OFFSETS_TOPIC: 1, "t": 5, "u": 2}
-"""And how many partitions they begin with."""
+"""The topics, and how many partitions they begin with."""
+OFFSETS_ID = Uuid((1).to_bytes(16, "big"))
 
 
 class GroupsHost:
@@ -48,11 +51,14 @@ class GroupsHost:
         self.is_cut = False
         """Neither the controller nor the other copies reach it; members do."""
         self.life = 0
-        self.lease_end_ms = 0
-        """On its own clock: until then the controller has heard it."""
+        self.is_lagging = False
+        """Its heartbeats are answered, and its image stands still."""
+        self.applied_offset = -1
+        """What its heartbeats tell of."""
         self.read_delay_us_max = 20_000
-        self._image = cluster.image
+        self.image = cluster.image
         self._config = config
+        self.lease = self._new_lease()
         self._signals = PartitionSignals()
         self._held: list[Callable[[], None]] = []
 
@@ -63,24 +69,50 @@ class GroupsHost:
     def start(self) -> None:
         self.life += 1
         self._signals = PartitionSignals()
+        self.lease = self._new_lease()
         self.groups = GroupCoordinators(
             self._config,
             self._signals,
-            lambda: self._image,
+            lambda: self.image,
             clock=self.clock,
             scheduler=self,
             executor=self,
             randomness=SeededRandomness(self.chance.getrandbits(64)),
-            lease_end_ms=lambda: self.lease_end_ms,
+            lease=self.lease,
+        )
+        if not self.is_cut:
+            # A broker is unfenced when its image has caught up.
+            self.image = self.cluster.image
+            self.copy.leader_epoch = offsets_partition(self.image).leader_epoch
+            self.lease.note_applied(self.image.offset)
+
+    def _new_lease(self) -> CoordinatorLease:
+        def tell_applied(offset: int, is_urgent: bool) -> None:
+            self.applied_offset = offset
+
+        return CoordinatorLease(
+            lambda: self.image,
+            clock=self.clock,
+            scheduler=self,
+            tell_applied=tell_applied,
+            await_settled=lambda offset: None,  # heartbeats come soon enough
         )
 
     def see(self, image: MetadataImage) -> None:
-        if image.offset > self._image.offset:
-            self._image = image
+        """Applies an image, if its own does not stand still."""
+        if image.offset <= self.image.offset or self.is_lagging or self.is_cut or not self.is_up:
+            return
+        self.image = image
+        partition = offsets_partition(image)
+        if partition.leader_epoch > self.copy.leader_epoch:
+            self.copy.is_leader = partition.leader == self.broker_id
+            self.copy.leader_epoch = partition.leader_epoch
+            self.state_changed()
+        self.lease.note_applied(image.offset)
 
     @property
     def machine(self) -> GroupMachine | None:
-        """Of the coordinator that is in charge here."""
+        """The machine of the coordinator that is active here."""
         active = [] if self.groups is None else list(self.groups.all_active())
         return active[0].machine if active else None
 
@@ -108,14 +140,6 @@ class GroupsHost:
             callback()
 
     # --- what the partition says ---------------------------------------------------------------
-
-    def lead(self, epoch: int) -> None:
-        self.copy.is_leader, self.copy.leader_epoch = True, epoch
-        self.state_changed()
-
-    def follow(self, epoch: int) -> None:
-        self.copy.is_leader, self.copy.leader_epoch = False, epoch
-        self.state_changed()
 
     def state_changed(self) -> None:
         for listener in self._signals.state_changed:
@@ -173,8 +197,18 @@ class GroupsHost:
         return None
 
 
-def simulated_image() -> MetadataImage:
-    image = MetadataImage().apply([ClusterCreated(cluster_id="simulated")], 0)
+def offsets_partition(image: MetadataImage) -> PartitionState:
+    return image.topics[OFFSETS_ID].partitions[0]
+
+
+def simulated_image(session_timeout_ms: int) -> MetadataImage:
+    session = ConfigChanged(
+        resource_type=ResourceType.BROKER,
+        resource_name=CLUSTER_DEFAULT,
+        name="broker.session.timeout.ms",
+        value=str(session_timeout_ms),
+    )
+    image = MetadataImage().apply([ClusterCreated(cluster_id="simulated"), session], 0)
     for number, (name, partitions) in enumerate(TOPICS.items(), 1):
         topic_id = Uuid(number.to_bytes(16, "big"))
         records = [

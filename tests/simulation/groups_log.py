@@ -14,10 +14,10 @@ and waits for a high watermark that never rises.  A crash takes what was not com
 from collections.abc import Callable
 from typing import NamedTuple
 
-from distributedlog.groups.placement import OFFSETS_TOPIC
 from distributedlog.model.buffers import MutableBuffer
 from distributedlog.model.config import LogConfig
 from distributedlog.model.errors import NotLeaderError
+from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.records.batch import read_header, stamp
 
 
@@ -52,7 +52,7 @@ class Appended(NamedTuple):
 
 
 class View(NamedTuple):
-    is_short: bool
+    is_under_min_isr: bool
 
 
 class Copy:
@@ -72,7 +72,7 @@ class Copy:
         self.high_watermark = 0
         self.synced_offset = 0
         """A crash takes nothing below it."""
-        self.view = View(is_short=False)
+        self.view = View(is_under_min_isr=False)
         self._appended = appended
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from distributedlog.groups.requests import (
     CommitReply,
     CommitRequest,
+    CommittedOffset,
     FetchOffsetsReply,
     FetchOffsetsRequest,
     HeartbeatRequest,
@@ -16,9 +17,8 @@ from distributedlog.groups.requests import (
     JoinRequest,
     Leaver,
     LeaveRequest,
-    Offer,
-    Position,
     Request,
+    SupportedProtocol,
     SyncReply,
     SyncRequest,
 )
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 TOPIC = "t"
 PARTITIONS = 5
 BEAT_US = 400_000
-OFFERS = (Offer("range", TOPIC.encode()),)
+OFFERS = (SupportedProtocol("range", TOPIC.encode()),)
 COME_AGAIN = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.FENCED_INSTANCE_ID,
 )
@@ -129,7 +130,7 @@ class SimMember(SimProcess):
             before = self.cluster.acknowledged_until_now(self.group)
             heard = yield FetchOffsetsRequest(self.group, wanted)
             if heard.code is ErrorCode.NONE and isinstance(heard.reply, FetchOffsetsReply):
-                found = {each.partition: each.offset for each in heard.reply.positions}
+                found = {each.partition: each.offset for each in heard.reply.offsets}
                 self.cluster.read(self.name, wanted, found, before)
                 return {each.partition: found.get(each, 0) for each in wanted}
             yield Sleep(self.chance.randrange(10_000, 300_000))
@@ -140,13 +141,13 @@ class SimMember(SimProcess):
 
     def _commit_request(self, positions: dict[int, int]) -> CommitRequest:
         places = tuple(
-            Position(TopicPartition(TOPIC, at), positions[at], -1, self.owner) for at in self.owned
+            CommittedOffset(TopicPartition(TOPIC, at), positions[at], -1, self.owner) for at in self.owned
         )
         return CommitRequest(self.group, self.member_id, self.instance, self.generation, places)
 
 
 def assigned(members: list[str]) -> tuple[tuple[str, bytes], ...]:
-    """By a leader: the partitions in turn."""
+    """Assigns as a leader does: the partitions in turn."""
     parts: dict[str, list[int]] = {each: [] for each in members}
     for partition in range(PARTITIONS):
         parts[members[partition % len(members)]].append(partition)

@@ -26,60 +26,72 @@ class GroupsMutant(NamedTuple):
 MUTANTS = [
     GroupsMutant(
         "there is no position while the log is being read",
-        "broker/coordinators.py",
-        "        except DlogError as error:\n"
-        "            done(Outcome(error=_told(error)))\n            return\n",
-        "        except DlogError as error:\n"
-        "            if isinstance(request, FetchOffsetsRequest):\n"
-        "                from distributedlog.groups.requests import FetchOffsetsReply\n\n"
-        "                done(Outcome(FetchOffsetsReply(())))\n                return\n"
-        "            done(Outcome(error=_told(error)))\n            return\n",
-        Runs(6, 1, "coordinators", "offset regression"),
+        "broker/coordination/coordinators.py",
+        "        else:\n            self.host.submit(request, deadline_ms, done)\n",
+        "        elif isinstance(request, FetchOffsetsRequest) and not self.is_active:\n"
+        "            from distributedlog.groups.requests import FetchOffsetsReply\n\n"
+        "            done(Outcome(FetchOffsetsReply(())))\n"
+        "        else:\n            self.host.submit(request, deadline_ms, done)\n",
+        Runs(1, 1, "coordinators", "no read from the past"),
     ),
     GroupsMutant(
         "a commit is acknowledged before it is committed",
         "statemachine/runtime.py",
-        "        self._parked.append(_Parked(self.replayed_offset, answer))",
-        '        told_early = type(answer.response).__name__ == "CommitReply"\n'
-        "        self._parked.append(_Parked(NO_OFFSET if told_early else self.replayed_offset, answer))",
-        Runs(2, 1, "coordinators", "offset regression"),
+        "        self._delayed.append(_DelayedReply(self.replayed_offset, reply))",
+        '        is_early = type(reply.response).__name__ == "CommitReply"\n'
+        "        self._delayed.append(_DelayedReply(NO_OFFSET if is_early else self.replayed_offset, reply))",
+        Runs(1, 1, "coordinators", "no read from the past"),
     ),
     GroupsMutant(
         "positions are committed from an old generation",
         "groups/classic/group.py",
         "        if generation != self.generation:\n",
         "        if False:\n",
-        Runs(34, 1, "members", "offset regression"),
+        Runs(38, 1, "members", "offset regression"),
     ),
     GroupsMutant(
         "who is no member any more may commit",
-        "groups/positions.py",
+        "groups/offset_manager.py",
         "    member = group.check_member(request.member_id, request.instance_id, request.generation)\n"
         "    if group.state is GroupState.COMPLETING:",
         "    if request.member_id not in group.members:\n        return\n"
         "    member = group.check_member(request.member_id, request.instance_id, request.generation)\n"
         "    if group.state is GroupState.COMPLETING:",
-        Runs(2, 1, "members", "offset regression"),
+        Runs(1, 1, "members", "offset regression"),
     ),
     GroupsMutant(
         "a coordinator that was replaced while it stood still tells old positions",
-        "broker/coordinators.py",
-        " and now_ms >= self._lease_end_ms():\n",
-        " and False:\n",
-        Runs(1090, 1, "coordinators", "offset regression"),
+        "broker/coordination/lease.py",
+        " and self._clock.monotonic_ms() < grant.end_ms\n",
+        "\n",
+        Runs(23, 1, "coordinators", "no read from the past"),
+    ),
+    GroupsMutant(
+        "a lease is extended while the image stands still",
+        "broker/coordination/lease.py",
+        "        return self._applied_offset >= grant.lease_offset and ",
+        "        return ",
+        Runs(9, 1, "coordinators", "no read from the past"),
+    ),
+    GroupsMutant(
+        "a new coordinator answers while the lease of the one before lasts",
+        "broker/coordination/lease.py",
+        "        if leader_epoch == FIRST_EPOCH or ",
+        "        if True or ",
+        Runs(27, 1, "coordinators", "no read from the past"),
     ),
     GroupsMutant(
         "assignments are told before they are committed",
         "statemachine/runtime.py",
-        "            self._waiting_effects.append(_Waiting(self.replayed_offset, result.effects))",
-        "            self._waiting_effects.append(_Waiting(NO_OFFSET, result.effects))",
+        "            self._delayed_effects.append(_DelayedEffects(self.replayed_offset, result.effects))",
+        "            self._delayed_effects.append(_DelayedEffects(NO_OFFSET, result.effects))",
         Runs(2, 1, "coordinators", "assignments last"),
     ),
     GroupsMutant(
         "what one broker has counts as committed",
-        "broker/coordinators.py",
-        "        self._runtime.committed(self.partition.high_watermark - 1)",
-        "        self._runtime.committed(self.partition.log_end_offset - 1)",
+        "broker/coordination/coordinator_log.py",
+        "        return self._partition.high_watermark - 1 if",
+        "        return self._partition.log_end_offset - 1 if",
         Runs(2, 1, "coordinators", "assignments last"),
     ),
     GroupsMutant(
@@ -87,7 +99,7 @@ MUTANTS = [
         "groups/classic/rebalance.py",
         "(member.join_waiter is not None and not member.is_new)\n    if waits:\n",
         "(member.join_waiter is not None and not member.is_new)\n    if True:\n",
-        Runs(6, 1, "members", "stuck rebalance"),
+        Runs(5, 1, "members", "stuck rebalance"),
     ),
     GroupsMutant(
         "a duplicate instance is not fenced",
@@ -114,7 +126,7 @@ MUTANTS = [
     GroupsMutant(
         "a partition is assigned before its owner has given it up",
         "groups/consumer/reconciliation.py",
-        "    free = frozenset(slot for slot in to_come if is_free(slot))\n",
+        "    free = frozenset(tp for tp in to_come if is_free(tp))\n",
         "    free = to_come\n",
         Runs(4, 1, "members", "two owners at once"),
     ),
@@ -128,16 +140,16 @@ MUTANTS = [
     GroupsMutant(
         "whoever subscribes to something else stays in the old epoch",
         "groups/consumer/heartbeat.py",
-        "    is_changed = is_new or told.topics != before.topics or told.pattern != before.pattern\n",
+        "    is_changed = is_new or updated.topics != before.topics or updated.pattern != before.pattern\n",
         "    is_changed = is_new\n",
         Runs(8, 1, "members", "epochs rise"),
     ),
     GroupsMutant(
         "positions are committed from an epoch that has passed",
-        "groups/consumer/positions.py",
+        "groups/consumer/offset_checks.py",
         "    if epoch == member.epoch:\n",
         "    if epoch <= member.epoch:\n",
-        Runs(24, 1, "members", "offset regression"),
+        Runs(4, 1, "members", "offset regression"),
     ),
     GroupsMutant(
         "a new coordinator forgets the target",
@@ -157,9 +169,9 @@ MUTANTS = [
     GroupsMutant(
         "a member is told its part before it is committed",
         "statemachine/runtime.py",
-        "        self._parked.append(_Parked(self.replayed_offset, answer))",
-        '        told_early = type(answer.response).__name__ == "ConsumerHeartbeatReply"\n'
-        "        self._parked.append(_Parked(NO_OFFSET if told_early else self.replayed_offset, answer))",
+        "        self._delayed.append(_DelayedReply(self.replayed_offset, reply))",
+        '        is_early = type(reply.response).__name__ == "ConsumerHeartbeatReply"\n'
+        "        self._delayed.append(_DelayedReply(NO_OFFSET if is_early else self.replayed_offset, reply))",
         Runs(4, 1, "coordinators", "parts last"),
     ),
     GroupsMutant(
@@ -186,8 +198,8 @@ MUTANTS = [
     GroupsMutant(
         "new partitions of a topic are nobody's",
         "groups/consumer/groups.py",
-        "self._seen.get(group.group_id) is sight.topics.mark:\n",
+        "self._seen.get(group.group_id) is lookup.topics.mark:\n",
         "True:\n",
-        Runs(28, 1, "members", "stuck reconciliation"),
+        Runs(88, 1, "members", "stuck reconciliation"),
     ),
 ]

@@ -12,7 +12,15 @@ import random
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NamedTuple
 
-from distributedlog.groups.requests import JoinReply, Reply, Request, SyncReply
+from distributedlog.groups.requests import (
+    ConsumerHeartbeatReply,
+    FetchOffsetsReply,
+    FetchOffsetsRequest,
+    JoinReply,
+    Reply,
+    Request,
+    SyncReply,
+)
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.ports.executor import Outcome
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
     from tests.simulation.groups_host import GroupsHost
 
 ANSWER_US_MAX = 6_000_000
+READ_US = 40_000
 SILENCE = ErrorCode.NETWORK_EXCEPTION
 """The connection broke, or no answer came in time."""
 
@@ -134,7 +143,7 @@ class Strand:
             cluster.loop.now_us,
             type(request).__name__,
             self._process.name,
-            f"{heard.code.name} {heard.reply}",
+            f"{heard.code.name} {_spell(heard.reply)}",
         )
         if heard.code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
             self._broker = None
@@ -142,7 +151,7 @@ class Strand:
 
 
 class SimProcess:
-    """Of any protocol; each has its own strands."""
+    """A process of a member of any protocol; each has its own strands."""
 
     def __init__(self, cluster: "GroupsCluster", number: int, group: str, instance: str | None) -> None:
         self.cluster = cluster
@@ -191,3 +200,49 @@ def _heard(outcome: Outcome[Reply]) -> Heard:
     reply = outcome.value()
     code = reply.error if isinstance(reply, JoinReply | SyncReply) else ErrorCode.NONE
     return Heard(code, reply)
+
+
+def _spell(reply: Reply | None) -> str:
+    """Spells a reply the same in every process: a set's own order depends on the seed of Python's hashes."""
+    if isinstance(reply, ConsumerHeartbeatReply) and reply.assignment is not None:
+        partitions = " ".join(f"{each.topic_id}-{each.partition}" for each in sorted(reply.assignment))
+        return f"{reply._replace(assignment=None)} assigned {partitions}".rstrip()
+    return str(reply)
+
+
+class Readers:
+    """Somebody who asks every broker all the time where the groups stand, as administrators do.
+
+    A member hardly ever asks a broker that is no coordinator any more at the very moment when it matters.  A
+    broker may refuse; what it answers must not be from the past.
+    """
+
+    def __init__(self, cluster: "GroupsCluster", seed: int) -> None:
+        self._cluster = cluster
+        self._chance = random.Random(seed)
+        self.answered = 0
+
+    def start(self) -> None:
+        for host in self._cluster.hosts.values():
+            self._read_later(host)
+
+    def _read_later(self, host: "GroupsHost") -> None:
+        self._cluster.loop.call_after(self._chance.randrange(READ_US), self._read, host)
+
+    def _read(self, host: "GroupsHost") -> None:
+        cluster, group = self._cluster, self._chance.choice(self._cluster.groups)
+        before = cluster.acknowledged_until_now(group)
+
+        def told(outcome: Outcome[Reply]) -> None:
+            if outcome.error is not None:
+                return
+            reply = outcome.value()
+            assert isinstance(reply, FetchOffsetsReply)
+            self.answered += 1
+            found = {each.partition: each.offset for each in reply.offsets}
+            for checker in cluster.checkers:
+                checker.on_probe(host.broker_id, group, found, before)
+
+        if host.is_up:
+            host.submit(group, FetchOffsetsRequest(group, None), told)
+        self._read_later(host)

@@ -34,7 +34,7 @@ class MemberFaults(CommonFaults[RaftT]):
         self.voters_wanted = 3
         """An operator adds members while there are fewer."""
         self.rot_share = 0.7
-        """Of disks that lose something, those that lose only a part."""
+        """The share of disks that lose something which lose only a part."""
 
     def _replace_disk(self, host: RaftT) -> None:
         self.say("disk replaced", host.node_id)

@@ -32,7 +32,7 @@ class SimProcess:
         self.disk_slowness = 1
         self.paused = False
         self.life = 0
-        """Of the process: another number each time it starts, and each time it ends."""
+        """The number of the process: another one each time it starts, and each time it ends."""
         self._waiting: list[Callable[[], None]] = []
 
     # --- what a subclass says --------------------------------------------------------------------

@@ -66,7 +66,7 @@ class RaftCluster:
             promote_lag_entries_max=10,
         )
         self.on_log_engine = seed % 3 != 1
-        """On the real log engine, or on a simple storage that is quicker."""
+        """Whether it runs on the real log engine, or on a simple storage that is quicker."""
         self.snapshot_interval_entries = chance.choice((15, 40, 1_000_000))
         self.bootstrap = Membership.of_voters(*range(1, self.voters + 1))
         self._make_checkers()

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.raft import Entry
+from tests.simulation.clock import SeededRandomness
 from tests.simulation.raft_process import RaftProcess, RaftSetup
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from distributedlog.broker.raft_storage import LOG_DIRECTORY, LogRaftStorage
+from distributedlog.data_directory.raft_storage import LOG_DIRECTORY, LogRaftStorage
 from distributedlog.ports.clock import Clock
 from distributedlog.raft import Entry, HardState
 from distributedlog.records.batch import HEADER_BYTES, scan

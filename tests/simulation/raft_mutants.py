@@ -26,6 +26,7 @@ class RaftMutant(NamedTuple):
 
 
 STORY = "tests/unit/raft/test_transcripts.py::test_the_story_goes_as_it_was_told"
+ADMISSION = "tests/unit/raft/test_admission.py"
 
 MUTANTS = [
     RaftMutant(
@@ -157,7 +158,7 @@ MUTANTS = [
     ),
     RaftMutant(
         "the old log is dropped before the snapshot is durable",
-        "broker/raft_driver.py",
+        "broker/cluster/raft_driver.py",
         "        storage.save_snapshot(persist.snapshot)\n        if persist.snapshot_installed:\n"
         "            storage.reset_log(persist.snapshot.index + 1)\n",
         "        if persist.snapshot_installed:\n            storage.reset_log(persist.snapshot.index + 1)\n"
@@ -166,7 +167,7 @@ MUTANTS = [
     ),
     RaftMutant(
         "entries are written but not synced",
-        "broker/raft_driver.py",
+        "broker/cluster/raft_driver.py",
         "        storage.append(persist.entries)\n        storage.sync()\n",
         "        storage.append(persist.entries)\n",
         Seed(1, "members", 3, "durable commit"),
@@ -201,21 +202,21 @@ MUTANTS = [
     ),
     RaftMutant(
         "a term that rotted on the disk is believed",
-        "broker/raft_storage.py",
+        "data_directory/raft_storage.py",
         "(entry.index, entry.term) != (offset + 1, epoch)",
         "entry.index != offset + 1",
         "tests/simulation/test_raft_storage.py -k rotted",
     ),
     RaftMutant(
         "a torn write is taken for a loss",
-        "broker/raft_storage.py",
+        "data_directory/raft_storage.py",
         "if _synced_index_at(managed, found, size) > offset:",
         "if True:",
         "tests/simulation/test_raft_storage.py -k hole",
     ),
     RaftMutant(
         "a truncation looks like a loss after a crash",
-        "broker/raft_storage.py",
+        "data_directory/raft_storage.py",
         "        self._lower_recovery_point(index - 1)\n",
         "",
         "tests/simulation/test_raft_storage.py",
@@ -241,5 +242,26 @@ MUTANTS = [
         "if not core.log.matches(request.prev_index, request.prev_term):",
         "if core.log.term_at(request.prev_index) is None:",
         Seed(1, "churn", 5, "log matching"),
+    ),
+    RaftMutant(
+        "a stranger is heard",
+        "raft/admission.py",
+        "return memberships.names(node_id) or is_known_voter(node_id)",
+        "return True",
+        ADMISSION,
+    ),
+    RaftMutant(
+        "a term that no batch can carry is begun",
+        "raft/admission.py",
+        "    if message.term > TERM_MAX:\n        return False\n",
+        "",
+        ADMISSION,
+    ),
+    RaftMutant(
+        "an entry is accepted before it is read",
+        "raft/node.py",
+        "if isinstance(message, AppendRequest) and not are_readable(message.entries, self._contents):",
+        "if isinstance(message, AppendRequest) and message.term < 0:",
+        ADMISSION,
     ),
 ]

@@ -7,11 +7,11 @@ crash, or it knows that it is not the one it was.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from distributedlog.broker.raft_driver import RaftDriver, StateMachine
+from distributedlog.broker.cluster.raft_driver import RaftDriver, StateMachine
 from distributedlog.model.errors import LogDirectoryFailedError
-from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.ports.transport import Receive
-from distributedlog.raft import Entry, Membership, RaftConfig, Role
+from distributedlog.raft import Contents, Entry, Membership, RaftConfig, Role
+from tests.simulation.clock import SeededRandomness
 from tests.simulation.disk import PowerCut, SimDisk
 from tests.simulation.loop import SimLoop
 from tests.simulation.process import SimProcess
@@ -27,7 +27,7 @@ class RaftSetup(NamedTuple):
     bootstrap: Membership
     snapshot_interval_entries: int
     on_log_engine: bool
-    """On the real log engine, or on a simple storage that is quicker."""
+    """Whether it runs on the real log engine, or on a simple storage that is quicker."""
 
 
 class RaftProcess(SimProcess):
@@ -67,12 +67,12 @@ class RaftProcess(SimProcess):
     def is_up(self) -> bool:
         return self.driver is not None
 
-    def _start_raft(self, machine: StateMachine) -> bool:
+    def _start_raft(self, machine: StateMachine, contents: Contents | None = None) -> bool:
         """Whether the disk could be read."""
         assert self.driver is None
         self._restored_to(0)
         try:
-            self.driver = self._make_driver(machine)
+            self.driver = self._make_driver(machine, contents)
         except (OSError, PowerCut, LogDirectoryFailedError) as error:
             self.say("cannot start:", str(error))
             self.disk.crash("drop")
@@ -84,7 +84,7 @@ class RaftProcess(SimProcess):
         self.say("starts", self._spell())
         return True
 
-    def _make_driver(self, machine: StateMachine) -> RaftDriver:
+    def _make_driver(self, machine: StateMachine, contents: Contents | None) -> RaftDriver:
         return RaftDriver(
             self.node_id,
             self.setup.config,
@@ -99,6 +99,8 @@ class RaftProcess(SimProcess):
             snapshot_interval_entries=self.setup.snapshot_interval_entries,
             failed=self._failed,
             progressed=self._progressed,
+            contents=contents,
+            is_known_voter=lambda node_id: True,  # every host of a run is of the cluster, and has proved it
         )
 
     def _storage(self, observe: Callable[[str, Any], None]) -> DiskRaftStorage | ObservedLogStorage:
@@ -157,7 +159,7 @@ class RaftProcess(SimProcess):
             self.durable.clear()
 
     def _snapshot_restored(self) -> None:
-        """To be called by the machine; while the driver is being made its snapshot is told by `start`."""
+        """Notes a restored snapshot; called by the machine, but for the one that `start` tells of."""
         snapshot = self.driver.node.core.snapshot if self.driver is not None else None
         if snapshot is not None:
             self._restored_to(snapshot.index)

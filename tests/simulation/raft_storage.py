@@ -15,9 +15,8 @@ import zlib
 from collections.abc import Callable, Sequence
 from struct import Struct
 
-from distributedlog.broker.raft_driver import Loaded
 from distributedlog.ports.disk import Disk, File
-from distributedlog.raft import Entry, HardState, Recovered, Snapshot, codec
+from distributedlog.raft import Entry, HardState, Loaded, Recovered, Snapshot, codec
 
 DIRECTORY = "/raft"
 _SLOT = Struct(">qqqq")

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from distributedlog.broker.raft_driver import Loaded, write_persist
-from distributedlog.broker.raft_storage import LogRaftStorage
+from distributedlog.broker.cluster.raft_driver import write_persist
+from distributedlog.data_directory.raft_storage import LogRaftStorage
 from distributedlog.model.config import LogConfig
-from distributedlog.raft import Entry, EntryKind, HardState, Membership, Persist, Snapshot
+from distributedlog.raft import Entry, EntryKind, HardState, Loaded, Membership, Persist, Snapshot
 from distributedlog.storage.files import Files
 from tests.simulation.clock import ManualClock
 from tests.simulation.disk import PowerCut, SimDisk

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from distributedlog.spark.session import close, session
+from distributedlog.spark.session.session import close, session
+from distributedlog.spark.topic_views import TOPICS_DATABASE, TOPICS_DATABASE_KEY
 from tests.spark.topics import Topics
 from tests.system.conftest import pytest_terminal_summary
 from tests.system.server_process import ServerProcess
@@ -22,6 +23,7 @@ CONFIG = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
     "spark.sql.streaming.stopTimeout": "30s",
+    TOPICS_DATABASE_KEY: TOPICS_DATABASE,  # as `dlog sql` has it, which finds this session when it is asked
     "spark.python.authenticate.socketTimeout": "120s",  # a busy machine takes its time to start a Python
 }
 
@@ -37,6 +39,11 @@ def spark() -> Iterator["SparkSession"]:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("broker"), {"num.partitions": 3}) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def topics_of_module(broker: ServerProcess) -> Topics:
+    return Topics(str(broker.facts["client"]))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 
 from pyspark.sql.functions import col
 
-from distributedlog.spark.session import session
+from distributedlog.spark import session
 
 ROWS_PER_BATCH = 400
 CONFIG = {"spark.driver.memory": "1g", "spark.python.authenticate.socketTimeout": "120s"}

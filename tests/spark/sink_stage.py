@@ -6,17 +6,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from distributedlog.client.addresses import parse_bootstrap
-from distributedlog.client.blocking import BlockingAdmin
+from distributedlog.client.admin.blocking import BlockingAdmin
+from distributedlog.client.admin.topics import NewTopic
 from distributedlog.client.consumer import Consumer
 from distributedlog.client.metadata import Cluster
-from distributedlog.client.places import BEGINNING
+from distributedlog.client.offset_specs import BEGINNING
 from distributedlog.client.producer import Producer
-from distributedlog.client.topic_admin import NewTopic
 from distributedlog.model.ids import TopicPartition
 from distributedlog.records.layout import Record
 from tests.system.server_process import ServerProcess
 
-PATIENCE_MS = 30_000
+TIMEOUT_MS = 30_000
 
 
 class Stage:
@@ -74,7 +74,7 @@ class Stage:
         async with Cluster(parse_bootstrap(self.bootstrap)) as cluster, Consumer(cluster) as consumer:
             await consumer.assign(places)
             while any(consumer.positions[each] < ends[each.partition] for each in places):
-                fetched = await consumer.poll(PATIENCE_MS)
+                fetched = await consumer.poll(TIMEOUT_MS)
                 assert fetched, f"{topic} went silent"
                 for part in fetched:
                     found[part.partition.partition] += part.records

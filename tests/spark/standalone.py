@@ -8,7 +8,7 @@ from types import TracebackType
 
 import pyspark
 
-from distributedlog.spark.java import find_java
+from distributedlog.spark.session.java import find_java
 from tests.spark.topics import until
 from tests.system.server_process import free_port
 

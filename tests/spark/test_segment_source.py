@@ -46,7 +46,7 @@ def sorted_rows(frame: "DataFrame") -> list[str]:
 def test_segments_give_the_rows_that_the_broker_gives_and_need_no_broker(
     spark: "SparkSession", own: Stage
 ) -> None:
-    own.create(TOPIC, 2, segment_bytes="20000", index_interval_bytes="1000")
+    own.create(TOPIC, 2, internal_segment_bytes="20000", index_interval_bytes="1000")
     for number, codec in enumerate(("none", "zstd", "lz4")):
         produce(spark, own, number * 1000, number * 1000 + 1000, codec)
     options = {"subscribe": TOPIC, "includeHeaders": "true"}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-PATIENCE_SECONDS = 120
+TIMEOUT_SECONDS = 120
 WORKER_LOGGING = "spark.sql.pyspark.worker.logging.enabled"
 
 
@@ -43,7 +43,7 @@ def start(
 def run(frame: "DataFrame", stage: Stage, checkpoint: Path, mode: str = "append", **options: str) -> None:
     query = start(frame, stage, checkpoint, mode, **options)
     try:
-        assert query.awaitTermination(PATIENCE_SECONDS)
+        assert query.awaitTermination(TIMEOUT_SECONDS)
     finally:
         query.stop()
 
@@ -55,7 +55,7 @@ def values(stage: Stage, topic: str) -> list[str]:
 
 
 def logged(spark: "SparkSession") -> list[str]:
-    rows = spark.tvf.python_worker_logs().where("logger = 'distributedlog.spark.sink'").collect()
+    rows = spark.tvf.python_worker_logs().where("logger = 'distributedlog.spark.sink.writer'").collect()
     return [str(row.msg) for row in rows]
 
 
@@ -189,7 +189,7 @@ def test_a_stream_goes_from_topic_to_topic_and_goes_on_where_it_was(
 def test_a_stream_whose_batch_failed_writes_it_again_and_loses_nothing(
     spark: "SparkSession", stage: Stage, tmp_path: Path
 ) -> None:
-    """At least once: what the failed try wrote stays, and all of it is written again."""
+    """What the failed try wrote stays, and all of it is written again: at least once."""
     topic, target = stage.create("sink-again-from", 1), stage.create("sink-again-to", 1)
     write(spark.range(50).selectExpr("cast(id as string) as value"), stage, topic=topic)
     options = stage.options(subscribe=topic, startingOffsets="earliest", maxRecordsPerPartition="25")
@@ -227,6 +227,6 @@ def test_an_aggregate_is_written_in_complete_mode_and_through_foreach_batch_in_u
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(PATIENCE_SECONDS)
+        assert query.awaitTermination(TIMEOUT_SECONDS)
     found: list[dict[str, Any]] = [json.loads(value) for value in values(stage, target)]
     assert found == [{"v": str(number), "count": 10} for number in range(3)]

@@ -18,7 +18,8 @@ from pyspark.sql.types import StructType
 from distributedlog.client.partitioner import partition_of
 from distributedlog.model.errors import InvalidRecordError, RecordTooLargeError, UnknownTopicError
 from distributedlog.records.layout import Header
-from distributedlog.spark.sink import (
+from distributedlog.spark.sink.worker import KEPT, PRODUCERS_MAX, task_producer
+from distributedlog.spark.sink.writer import (
     DlogWriter,
     Written,
     batch_writer,
@@ -27,7 +28,6 @@ from distributedlog.spark.sink import (
     stream_writer,
     total,
 )
-from distributedlog.spark.sink_worker import KEPT, PRODUCERS_MAX, task_producer
 from tests.spark.sink_stage import Stage, stage
 from tests.system.server_process import free_port
 
@@ -42,7 +42,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def writer(options: dict[str, str], ddl: str) -> DlogWriter:
-    """As it arrives in a task: pickled."""
+    """Returns a writer as it arrives in a task: pickled."""
     columns = [part.split() for part in ddl.split(";")]
     made = batch_writer(options, _schema(columns), False)
     return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]
@@ -213,8 +213,8 @@ def test_a_row_that_cannot_be_written_is_named(
     kind: type[Exception],
     answer: str,
 ) -> None:
-    monkeypatch.setattr("distributedlog.spark.sink.GATHERED_BYTES", 1)
-    monkeypatch.setattr("distributedlog.client.metadata.CREATION_PATIENCE_MS", 0)
+    monkeypatch.setattr("distributedlog.spark.sink.writer.GATHERED_BYTES", 1)
+    monkeypatch.setattr("distributedlog.client.metadata.CREATION_TIMEOUT_MS", 0)
     rows = pa.record_batch(columns)
     sound = pa.concat_batches([rows.slice(0, 1)] * 2)
     with pytest.raises(kind, match=answer) as caught:
@@ -256,7 +256,9 @@ def test_a_cancelled_task_tells_of_less_than_it_was_given_and_nobody_has_committ
         here.commit([whole, None])
         assert caplog.messages == [f"written: 40 rows: {topic} {{0: 40}}"]
         here.abort([None, truncated])
-        assert caplog.messages[1:] == [f"not all was written; of what was, 10 rows: {topic} {{0: 10}} stays"]
+        assert caplog.messages[1:] == [
+            f"not all was written; what was stays: at least 10 rows: {topic} {{0: 10}}"
+        ]
     assert len(broker.read(topic)[0]) == 50  # at least once: the cancelled attempt's rows are there as well
 
 
@@ -267,7 +269,7 @@ def test_a_stream_says_what_each_micro_batch_wrote(caplog: pytest.LogCaptureFixt
     here.abort([None], 8)
     assert caplog.messages == [
         "batch 7: written: 7 rows: t {0: 3, 1: 4}",
-        "batch 8: not all was written; of what was, 0 rows stays",
+        "batch 8: not all was written; what was stays: at least 0 rows",
     ]
 
 
@@ -371,7 +373,8 @@ def test_a_broker_that_stops_for_a_while_costs_time_and_no_row_twice(tmp_path: P
 
 
 def test_a_broker_that_is_killed_and_comes_back_has_every_row_once(tmp_path: Path) -> None:
-    """Of one attempt: batches that were written and not acknowledged are known when they come again."""
+    """Every row is there once, of one attempt: batches that were written and not acknowledged are known when
+    they come again."""
     with stage(tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{free_port()}") as broker:
         topic = broker.create("killed", 2)
         values = [f"{number:0100d}" for number in range(6000)]
@@ -386,7 +389,7 @@ def test_a_broker_that_is_killed_and_comes_back_has_every_row_once(tmp_path: Pat
         settings = {"topic": topic, "kafka.batch.size": "3000", "kafka.request.timeout.ms": "5000"}
         here = writer(broker.options(**settings), "key string; value string")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("distributedlog.spark.sink.GATHERED_BYTES", 1)
+            patch.setattr("distributedlog.spark.sink.writer.GATHERED_BYTES", 1)
             assert here.write(pieces()).rows == 6000
         found = [record.value or b"" for records in broker.read(topic).values() for record in records]
         assert sorted(found) == [value.encode() for value in values]

@@ -29,7 +29,7 @@ TURN_SECONDS = 0.05
 ROWS_AHEAD_MAX = 2_000
 BATCHES_BETWEEN_KILLS_MAX = 4
 STARTS_WITHIN_SECONDS = 180.0
-"""Of a driver, on a machine that has other things to do as well."""
+"""The time of a driver's start, on a machine that has other things to do as well."""
 
 
 class Feed(threading.Thread):
@@ -82,7 +82,7 @@ class Driver:
             )
 
     def kill(self) -> None:
-        """With its JVM: they are one group."""
+        """Kills the driver with its JVM: they are one group."""
         assert self._process is not None
         os.killpg(self._process.pid, signal.SIGKILL)
         assert self._process.wait() == -signal.SIGKILL

@@ -10,13 +10,15 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from distributedlog.client.offset_specs import Isolation
 from distributedlog.client.options import ClientOptions
-from distributedlog.client.places import Isolation
 from distributedlog.model.errors import (
     ConfigError,
     DlogError,
@@ -25,11 +27,12 @@ from distributedlog.model.errors import (
     UnknownTopicIdError,
 )
 from distributedlog.model.ids import TopicPartition
-from distributedlog.spark.connections import close_links, link_to
-from distributedlog.spark.fetching import Task
-from distributedlog.spark.stream_reader import StreamReader
-from distributedlog.spark.watching import FAILURE_PAUSE_MS, Watch
+from distributedlog.spark.connections import close_connections, connect
+from distributedlog.spark.source.fetching import Task
+from distributedlog.spark.source.stream_reader import StreamReader
+from distributedlog.spark.source.watching import FAILURE_PAUSE_MS, Watch
 from tests.spark.topics import Topics, until
+from tests.system.server_process import ServerProcess
 
 IMPATIENT = {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "20"}
 
@@ -37,7 +40,7 @@ IMPATIENT = {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "20"}
 @pytest.fixture(autouse=True)
 def no_links_left() -> Iterator[None]:
     yield
-    close_links()
+    close_connections()
 
 
 def reader(topics: Topics, name: str, **options: str) -> StreamReader:
@@ -219,14 +222,14 @@ def test_an_idle_query_asks_rarely_and_yet_sees_a_record_at_once(topics: Topics)
 
 
 def test_a_broker_that_refuses_to_wait_makes_the_watch_look_for_leaders_again(topics: Topics) -> None:
-    """And not at once: one that goes on refusing would be asked without end."""
-    link = link_to(topics.bootstrap, ClientOptions(), "watch")
-    watch = Watch(link.cluster, Isolation.READ_UNCOMMITTED)
+    """It looks again, and not at once: one that goes on refusing would be asked without end."""
+    connected = connect(topics.bootstrap, ClientOptions(), "watch")
+    watch = Watch(connected.cluster, Isolation.READ_UNCOMMITTED)
     behind_the_end = {TopicPartition(topics.create("refused"), 0): 100}
     began = time.monotonic()
-    link.run(watch.wait(behind_the_end, 10_000))
+    connected.run(watch.wait(behind_the_end, 10_000))
     assert FAILURE_PAUSE_MS / 1000 <= time.monotonic() - began < 5
-    assert link.cluster.is_stale
+    assert connected.cluster.is_stale
 
 
 def test_a_micro_batch_of_another_source_makes_the_wait_short_again(topics: Topics) -> None:
@@ -253,11 +256,27 @@ def test_progress_is_told_to_a_group(topics: Topics) -> None:
     topics.produce(name, numbered(1), 1)
     last = next_end(asked, end)
     asked.commit(end)  # it comes after the question about the next one
-    assert topics.group_positions("reports") == {TopicPartition(name, 0): 0, TopicPartition(name, 1): 4}
+    told = {TopicPartition(name, 0): 0, TopicPartition(name, 1): 4}
+    until(lambda: topics.group_positions("reports") == told, "it is told beside the micro-batches")
     assert next_end(asked, last) == last
     caught_up = topics.group_positions("reports")
     assert caught_up[TopicPartition(name, 1)] == 5, "a query that has caught up does not look one behind"
     assert asked.reportLatestOffset() == last
+
+
+def test_the_first_group_of_a_cluster_is_there_after_the_first_run(tmp_path: Path) -> None:
+    """What groups are kept in is made while the query reads: at its end there is no time for that."""
+    with ServerProcess(tmp_path, {}) as server:
+        topics = Topics(str(server.facts["client"]))
+        name = topics.create("fresh")
+        topics.produce(name, numbered(5))
+        asked = reader(topics, name, startingOffsets="earliest", kafka__group__id="the first")
+        end = next_end(asked, asked.initialOffset())
+        client = AdminClient({"bootstrap.servers": topics.bootstrap})
+        until(lambda: "__consumer_offsets" in client.list_topics(timeout=10).topics, "it is made meanwhile")
+        assert next_end(asked, end) == end
+        asked.stop()
+        assert topics.group_positions("the first") == {TopicPartition(name, 0): 5}
 
 
 def test_without_a_name_the_group_is_called_after_the_topics(topics: Topics) -> None:
@@ -355,7 +374,7 @@ def test_a_task_reads_no_other_topic_of_the_same_name(topics: Topics) -> None:
     (task,) = asked.partitions(start, end)
     remake(topics, name)
     topics.produce(name, numbered(9))
-    close_links()
+    close_connections()
     with pytest.raises(UnknownTopicIdError, match="was deleted and made again"):
         list(reader(topics, name).read(task))
 

@@ -9,18 +9,18 @@ from typing import Any
 import confluent_kafka
 
 from distributedlog.client.addresses import parse_bootstrap
-from distributedlog.client.admin import Admin
-from distributedlog.client.group_offsets import GroupOffsets
+from distributedlog.client.admin.admin import Admin
+from distributedlog.client.admin.group_offsets import GroupOffsets
+from distributedlog.client.admin.topics import NewTopic
 from distributedlog.client.metadata import Cluster
-from distributedlog.client.topic_admin import NewTopic
 from distributedlog.model.ids import TopicPartition
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 _numbers = count(1)
 
 
 class Topics:
-    """Of one broker.  Names are new each time, so that tests do not see each other's."""
+    """The topics of one broker.  Names are new each time, so that tests do not see each other's."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -90,13 +90,13 @@ class Topics:
         self._producer.poll(0)
 
     def flush(self) -> None:
-        assert self._producer.flush(PATIENCE_SECONDS) == 0
+        assert self._producer.flush(TIMEOUT_SECONDS) == 0
 
     def produce_with(self, name: str, settings: Mapping[str, str], **record: Any) -> None:
         """One record, by a producer with settings of its own."""
         producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, **settings})
         producer.produce(name, **record)
-        assert producer.flush(PATIENCE_SECONDS) == 0
+        assert producer.flush(TIMEOUT_SECONDS) == 0
 
     def group_positions(self, group: str) -> dict[TopicPartition, int]:
         async def look() -> dict[TopicPartition, int]:
@@ -107,7 +107,7 @@ class Topics:
         return asyncio.run(look())
 
 
-def until(is_so: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+def until(is_so: Callable[[], bool], what: str, seconds: float = TIMEOUT_SECONDS) -> None:
     """Waits for something that another process does."""
     deadline = monotonic() + seconds
     while not is_so():

@@ -45,7 +45,7 @@ SETTING = "retention.ms"
 CREATED_WITH = 1_000_000
 TIMEOUT_MS = 1_500
 TOPICS_EACH_MAX = 200
-"""Of one worker: a long run must not fill the cluster."""
+"""The topics of one worker: a long run must not fill the cluster."""
 TOPIC = 2
 UNKNOWN_CODES = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
 M = TypeVar("M", bound=Message)
@@ -120,7 +120,7 @@ class AdminStream:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
         answer = await self._call(connection, request, CreateTopicsResponse)
         (result,) = answer.topics
-        history.created = self._judge(result.error_code)
+        history.created = self._handle_partition_response(result.error_code)
         if history.created == "ok":
             mine.append(name)
 
@@ -129,7 +129,7 @@ class AdminStream:
         history.deleted = "unknown"
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
         answer = await self._call(connection, request, DeleteTopicsResponse, version=5)
-        history.deleted = self._judge(answer.responses[0].error_code)
+        history.deleted = self._handle_partition_response(answer.responses[0].error_code)
 
     async def _alter(self, connection: Connection, name: str) -> None:
         value = CREATED_WITH + next(self._number)
@@ -139,14 +139,14 @@ class AdminStream:
         resource = AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=[entry])
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
         answer = await self._call(connection, request, IncrementalAlterConfigsResponse)
-        altered[-1] = (value, self._judge(answer.responses[0].error_code))
+        altered[-1] = (value, self._handle_partition_response(answer.responses[0].error_code))
 
     async def _call(
         self, connection: Connection, request: Message, response: type[M], version: int | None = None
     ) -> M:
         return await connection.call(request, response, timeout_ms=2 * TIMEOUT_MS, version=version)
 
-    def _judge(self, code: int) -> str:
+    def _handle_partition_response(self, code: int) -> str:
         if code == ErrorCode.NONE:
             self.acknowledged.append(time.monotonic())
             return "ok"

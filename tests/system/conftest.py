@@ -1,4 +1,4 @@
-"""After the tests: the figures that they measured, which a passing test would keep to itself."""
+"""Prints after the tests the figures that they measured, which a passing test would keep to itself."""
 
 import pytest
 

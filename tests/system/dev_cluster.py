@@ -10,11 +10,13 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 ALL_SERVE = "brokers serve"
 
 
@@ -26,15 +28,15 @@ class DevCluster:
         self.lines: list[str] = []
         self._waits = waits
         self._fresh: queue.Queue[str | None] = queue.Queue()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "distributedlog.cli.main", "dev", "--ready-file", str(ready_file)]
-            + [str(argument) for argument in arguments],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            preexec_fn=_heed_interrupts,
-        )
+        with _heeding_interrupts():
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "distributedlog.cli.main", "dev", "--ready-file", str(ready_file)]
+                + [str(argument) for argument in arguments],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -47,7 +49,7 @@ class DevCluster:
     def wait_for(self, part: str) -> str:
         """The next line that has this in it."""
         while True:
-            line = self._fresh.get(timeout=PATIENCE_SECONDS)
+            line = self._fresh.get(timeout=TIMEOUT_SECONDS)
             assert line is not None, f"it ended without {part!r}:\n" + "\n".join(self.lines)
             self.lines.append(line)
             if part in line:
@@ -59,6 +61,12 @@ class DevCluster:
         assert isinstance(facts, dict)
         return facts
 
+    def gateway(self) -> str:
+        """Where the gateway is, once it serves."""
+        if not any("the gateway serves" in line for line in self.lines):
+            self.wait_for("the gateway serves")
+        return str(self.ready()["gateway"])
+
     def pids(self) -> list[int]:
         return [broker["pid"] for broker in self.ready()["brokers"]]
 
@@ -68,9 +76,9 @@ class DevCluster:
 
     def wait(self) -> int:
         """Its exit code; all it said is in `lines` then."""
-        code = self.process.wait(PATIENCE_SECONDS)
-        self._reader.join(PATIENCE_SECONDS)
-        while (line := self._fresh.get(timeout=PATIENCE_SECONDS)) is not None:
+        code = self.process.wait(TIMEOUT_SECONDS)
+        self._reader.join(TIMEOUT_SECONDS)
+        while (line := self._fresh.get(timeout=TIMEOUT_SECONDS)) is not None:
             self.lines.append(line)
         self._fresh.put(None)
         return code
@@ -93,11 +101,23 @@ class DevCluster:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        self._reader.join(PATIENCE_SECONDS)
+        self._reader.join(TIMEOUT_SECONDS)
         assert self.process.stderr is not None
         self.process.stderr.close()
 
 
-def _heed_interrupts() -> None:
-    """A test run in the background ignores Ctrl-C, and what it starts would inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@contextmanager
+def _heeding_interrupts() -> Iterator[None]:
+    """A test run in the background ignores Ctrl-C, and what it starts would inherit that.
+
+    Not changed between fork and exec: a fork of a process in which gRPC has threads may end the child.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -27,22 +27,24 @@ from distributedlog.protocol.messages.produce import (
     TopicProduceData,
 )
 from distributedlog.protocol.schema import Message
+from distributedlog.records.batch import HEADER_BYTES, read_header
 from distributedlog.records.checksum import crc32c
-from distributedlog.records.compression import Codec
-from distributedlog.records.record import Record, encode_batch
+from distributedlog.records.compression import Codec, compress
+from distributedlog.records.record import Record, encode_batch, finish_batch
 
-PATIENCE_SECONDS: Final = 60.0
+TIMEOUT_SECONDS: Final = 60.0
 CRC_AT: Final = 17
 CHECKED_FROM: Final = 21
 COUNT_AT: Final = 57
+MAX_TIMESTAMP_AT: Final = 35
 MAGIC_AT: Final = 16
-BOMB_BYTES: Final = 20 * MIB
+BOMB_BYTES: Final = 40 * MIB
 PRODUCE_VERSION: Final = 9
 NOW_MS: Final = time.time_ns() // 1_000_000
 
 
 def raise_descriptor_limit(wanted: int) -> None:
-    """As far as one may; what is missing then shows when it is used up."""
+    """Raises the limit as far as one may; what is missing then shows when it is used up."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
@@ -71,7 +73,7 @@ class Enemy:
         for _ in range(count):
             each = socket.socket()
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * KIB)
-            each.settimeout(PATIENCE_SECONDS)
+            each.settimeout(TIMEOUT_SECONDS)
             each.bind((self.host, 0))
             each.connect(self._address)
             self.sockets.append(each)
@@ -87,7 +89,7 @@ class Enemy:
     def send_what_is_taken(
         self, connections: Sequence[socket.socket], data: Callable[[int], bytes], seconds: float = 2.0
     ) -> None:
-        """As much of it as the broker reads, and its kernel holds, in so many seconds."""
+        """Sends as much of it as the broker reads, and its kernel holds, in so many seconds."""
         left = {each: memoryview(data(number)) for number, each in enumerate(connections)}
         give_up = time.monotonic() + seconds
         while left and (wait := give_up - time.monotonic()) > 0:
@@ -110,7 +112,7 @@ class Enemy:
 # --- what is awaited ---------------------------------------------------------------------------
 
 
-def closed_by_broker(connections: Sequence[socket.socket], seconds: float = PATIENCE_SECONDS) -> int:
+def closed_by_broker(connections: Sequence[socket.socket], seconds: float = TIMEOUT_SECONDS) -> int:
     """Waits until the broker has ended all of them, or for so long; how many it has.  Answers are dropped."""
     polled = select.poll()
     waiting = {}
@@ -195,14 +197,34 @@ def sound_batch(codec: Codec = Codec.NONE, count: int = 3) -> bytearray:
     return encode_batch([Record(b"v", b"k%d" % n, timestamp_ms=NOW_MS) for n in range(count)], codec=codec)
 
 
-def bomb(codec: Codec) -> bytearray:
-    """Opens to BOMB_BYTES; on the wire it is below a megabyte in every codec."""
-    return encode_batch([Record(bytes(BOMB_BYTES), b"k", timestamp_ms=NOW_MS)], codec=codec)
+def bomb(codec: Codec, size: int = BOMB_BYTES) -> bytearray:
+    """Opens to `size`; on the wire BOMB_BYTES are below a megabyte in every codec but snappy."""
+    return encode_batch([Record(bytes(size), b"k", timestamp_ms=NOW_MS)], codec=codec)
 
 
 def crowd(codec: Codec, count: int) -> bytearray:
     """Very many tiny records."""
     return encode_batch([Record(None, b"k", timestamp_ms=NOW_MS)] * count, codec=codec)
+
+
+def of_empty_frames(codec: Codec) -> bytearray:
+    """A megabyte of frames that hold nothing, with the header of a sound batch before them."""
+    frame = bytes(compress(codec, b""))
+    batch = sound_batch(codec=codec)[:HEADER_BYTES] + frame * (1_000_000 // len(frame))
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    return with_right_checksum(batch)
+
+
+def undecodable(codec: Codec) -> bytearray:
+    """A right checksum around records that are cut off in the middle of the last one."""
+    batch = sound_batch()
+    return finish_batch(batch[:-3], read_header(batch)._replace(attributes=int(codec)))
+
+
+def newer_by_its_header(batch: bytearray) -> bytearray:
+    """Claims a newest timestamp that none of its records has."""
+    struct.pack_into(">q", batch, MAX_TIMESTAMP_AT, NOW_MS + 1_000)
+    return with_right_checksum(batch)
 
 
 def with_right_checksum(batch: bytearray) -> bytearray:
@@ -230,16 +252,20 @@ def of_magic(magic: int) -> bytearray:
     return bytearray(struct.pack(">qi", 0, len(message)) + message) * 4
 
 
-def produce_request(topic: str, batch: bytes | bytearray, acks: int = 1) -> ProduceRequest:
-    data = PartitionProduceData(index=0, records=bytes(batch))
+def produce_request(
+    topic: str, batch: bytes | bytearray, acks: int = 1, partition: int = 0
+) -> ProduceRequest:
+    data = PartitionProduceData(index=partition, records=bytes(batch))
     return ProduceRequest(
         acks=acks, timeout_ms=10_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
     )
 
 
-def produced(enemy: Enemy, topic: str, batch: bytes | bytearray) -> PartitionProduceResponse:
+def produced(
+    enemy: Enemy, topic: str, batch: bytes | bytearray, partition: int = 0
+) -> PartitionProduceResponse:
     """What the broker says to it."""
-    frame = enemy.ask(produce_request(topic, batch), PRODUCE_VERSION)
+    frame = enemy.ask(produce_request(topic, batch, partition=partition), PRODUCE_VERSION)
     response = decode_response(ProduceResponse, PRODUCE_VERSION, frame)[1]
     return response.responses[0].partition_responses[0]
 

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.reliability.checker import ALWAYS, IDEMPOTENT, WHOLE, check, describe
 from tests.reliability.history import History, Place
-from tests.reliability.load import PATIENCE_SECONDS, Load, final_read
+from tests.reliability.load import TIMEOUT_SECONDS, Load, final_read
 
 
 class GroupLoad(Load):
@@ -37,7 +37,7 @@ class GroupLoad(Load):
         client = self._clients.pop(name)
         assert client.stdin is not None
         client.stdin.close()
-        assert client.wait(PATIENCE_SECONDS) == 0
+        assert client.wait(TIMEOUT_SECONDS) == 0
         self._killed.append(client)
         self._ends_expected += 1
 
@@ -67,7 +67,7 @@ class GroupLoad(Load):
     def wait_for_owners(self, *names: str, least: int = 1) -> None:
         """Until one generation has given every partition to these members, each of them so many at least."""
         owned: dict[int, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             told = self.next_told(deadline)
             if told["did"] != "owned" or told["member"] not in names:
@@ -94,7 +94,7 @@ class GroupLoad(Load):
 def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[Place, int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     places = [TopicPartition(topic, partition) for partition in range(partitions)]
-    found = consumer.committed(places, timeout=PATIENCE_SECONDS)
+    found = consumer.committed(places, timeout=TIMEOUT_SECONDS)
     consumer.close()
     return {Place(each.topic, each.partition): each.offset for each in found}
 

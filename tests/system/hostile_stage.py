@@ -23,18 +23,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from distributedlog.client.admin import Admin, NewTopic
+from distributedlog.client.admin.admin import Admin, NewTopic
 from distributedlog.model.config import MIB
 from tests.bench.control import rss_mb
-from tests.system.server_process import PATIENCE_SECONDS, ServerProcess
+from tests.system.server_process import TIMEOUT_SECONDS, ServerProcess
 
 TOPIC: Final = "good"
 PLAIN: Final = "plain"
 COMPACTED: Final = "compacted"
 QUEUED_MB: Final = 32
-RSS_GROWTH_MB_MAX: Final = 2 * QUEUED_MB + 128
-"""What all enemies together may cost: what is queued of requests and of answers, a batch that is opened (at
-most 16 MiB, twice for a moment), some thousand connections, and what an allocator does not give back."""
+OPENED_MB: Final = 32
+RSS_GROWTH_MB_MAX: Final = 2 * QUEUED_MB + 2 * 2 * OPENED_MB + 128
+"""What all enemies together may cost: what is queued of requests and of responses, two batches that are
+opened (each twice for a moment), some thousand connections, and what an allocator does not give back."""
 WAIT_MS_MAX: Final = 10_000
 """No operation of the good client takes longer, however busy the machine that the tests run on."""
 SETTINGS: Final[Mapping[str, object]] = {
@@ -69,12 +70,48 @@ class Seen:
         )
 
 
+class GoodClient:
+    """The process of a client that does nothing wrong (`good_client`), and what it reports of each phase."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.system.good_client", address, topic],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2):  # what is imported on first use is there after the first
+            self.next_phase("warm-up")
+            time.sleep(0.2)
+
+    def next_phase(self, name: str) -> dict[str, Any]:
+        """Begins a phase; the report of the one before."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(name + "\n")
+        self._process.stdin.flush()
+        seen, _, _ = select.select([self._process.stdout], [], [], TIMEOUT_SECONDS)
+        assert seen, "the good client is silent"
+        line = self._process.stdout.readline()
+        assert line, "the good client has ended"
+        report: dict[str, Any] = json.loads(line)
+        return report
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+
 class HostileStage:
     """A context manager."""
 
     def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
         self.server = ServerProcess(directory, {**SETTINGS, **(settings or {})})
-        self._good: subprocess.Popen[str] | None = None
+        self._good: GoodClient | None = None
         self.rss_before_mb = 0.0
 
     @property
@@ -92,15 +129,7 @@ class HostileStage:
         self.server.__enter__()
         try:
             asyncio.run(self._make_topics())
-            self._good = subprocess.Popen(
-                [sys.executable, "-m", "tests.system.good_client", self.address, TOPIC],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for _ in range(2):  # what is imported on first use is there after the first
-                self._next_phase("warm-up")
-                time.sleep(0.2)
+            self._good = GoodClient(self.address, TOPIC)
             self.rss_before_mb = rss_mb(self.pid)
         except BaseException:
             self._end()
@@ -114,12 +143,7 @@ class HostileStage:
 
     def _end(self) -> None:
         if self._good is not None:
-            assert self._good.stdin is not None
-            assert self._good.stdout is not None
-            self._good.kill()
-            self._good.wait()
-            self._good.stdin.close()
-            self._good.stdout.close()
+            self._good.close()
             self._good = None
         self.server.__exit__(None, None, None)
 
@@ -129,29 +153,23 @@ class HostileStage:
             await admin.create_topic(NewTopic(PLAIN, 1, 1))
             await admin.create_topic(NewTopic(COMPACTED, 1, 1, {"cleanup.policy": "compact"}))
 
-    # --- the good client -----------------------------------------------------------------------
+    def make_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        async def make() -> None:
+            async with Admin.connect(self.address) as admin:
+                await admin.create_topic(NewTopic(name, partitions, 1, dict(config)))
 
-    def _next_phase(self, name: str) -> dict[str, Any]:
-        """Begins a phase; the report of the one before."""
-        assert self._good is not None
-        assert self._good.stdin is not None
-        assert self._good.stdout is not None
-        self._good.stdin.write(name + "\n")
-        self._good.stdin.flush()
-        seen, _, _ = select.select([self._good.stdout], [], [], PATIENCE_SECONDS)
-        assert seen, f"the good client is silent; the broker says:\n{self.server.log[-5000:]}"
-        line = self._good.stdout.readline()
-        assert line, "the good client has ended"
-        report: dict[str, Any] = json.loads(line)
-        return report
+        asyncio.run(make())
+
+    # --- the good client -----------------------------------------------------------------------
 
     @contextmanager
     def meanwhile(self, name: str) -> Iterator[Seen]:
         seen = Seen()
         reset_peak(self.pid)
-        self._next_phase(name)
+        assert self._good is not None
+        self._good.next_phase(name)
         yield seen
-        seen.report = self._next_phase("between")
+        seen.report = self._good.next_phase("between")
         seen.rss_growth_mb = peak_mb(self.pid) - self.rss_before_mb
 
     def quiet(self, seconds: float) -> Seen:
@@ -161,7 +179,7 @@ class HostileStage:
 
     # --- what the broker says ------------------------------------------------------------------
 
-    def complaints(self, host: str) -> list[str]:
+    def log_lines_about(self, host: str) -> list[str]:
         """The lines of the log about this address."""
         about = re.compile(rf"(?<![\d.]){re.escape(host)}: ")
         return [line for line in self.server.log.splitlines() if about.search(line)]

@@ -12,11 +12,14 @@ import json
 import sys
 from typing import Any
 
+from distributedlog.broker.cluster.raft_driver import RaftDriver
 from distributedlog.broker.loops import LoopScheduler
-from distributedlog.broker.raft_driver import RaftDriver
-from distributedlog.broker.raft_storage import LogRaftStorage
+from distributedlog.control.contract import Identity
+from distributedlog.control.credentials import Credentials
 from distributedlog.control.server import ControlServer
 from distributedlog.control.transport import GrpcTransport
+from distributedlog.data_directory.raft_storage import LogRaftStorage
+from distributedlog.model.cluster_secret import ClusterSecrets
 from distributedlog.model.errors import ConsensusError
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import SystemDisk
@@ -27,6 +30,7 @@ from distributedlog.storage.files import Files
 
 HOST = "127.0.0.1"
 CLUSTER = "test"
+SECRETS = ClusterSecrets((b"a secret of thirty-two bytes, all",))
 CONFIG = RaftConfig(election_timeout_ms=300, heartbeat_ms=60, entries_kept_behind_snapshot=20)
 
 
@@ -59,10 +63,9 @@ class Node:
         self.loop = loop
         self.values = Values()
         self.clock = SystemClock()
-        self.transport = GrpcTransport(node_id, CLUSTER, {}, randomness=SystemRandomness())
-        self.server = ControlServer(
-            node_id, CLUSTER, transport=self.transport, controller=None, metadata=None
-        )
+        own = Credentials(Identity(CLUSTER, node_id), "controller", lambda: SECRETS)
+        self.transport = GrpcTransport(own, {}, randomness=SystemRandomness())
+        self.server = ControlServer(own, transport=self.transport, controller=None, metadata=None)
         self.driver: RaftDriver | None = None
         self.proposed = 0
         self.waiting = False

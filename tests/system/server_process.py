@@ -12,7 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-PATIENCE_SECONDS = 60
+from distributedlog.settings.secret_file import make_secret_file
+
+TIMEOUT_SECONDS = 60
 DLOG = (sys.executable, "-m", "distributedlog.cli.main")
 START = (*DLOG, "server", "start")
 
@@ -31,8 +33,15 @@ def dlog(*arguments: str) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
     )
+
+
+def secret_in(directory: Path) -> Path:
+    """A file with a cluster's secret, for all nodes of a test."""
+    path = directory / "cluster.secret"
+    make_secret_file(str(path))
+    return path
 
 
 def options(settings: Mapping[str, object]) -> list[str]:
@@ -48,10 +57,11 @@ class ServerProcess:
             "log.dirs": directory / "data",
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "control.listener": "127.0.0.1:0",
-            "gateway.listener": "127.0.0.1:0",
             "ops.listener": "127.0.0.1:0",
             **settings,
         }
+        self.environment: Mapping[str, str] | None = None
+        """The environment of the next process; None: that of this one."""
         self.facts: dict[str, Any] = {}
         self._waits = waits
         self._pipe: int | None = None
@@ -67,6 +77,7 @@ class ServerProcess:
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(
                 [*START, f"--ready-fd={writing}", *options(self.settings)],
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -79,7 +90,7 @@ class ServerProcess:
         assert self._pipe is not None
         reading, self._pipe = self._pipe, None
         with open(reading, "rb") as pipe:
-            seen, _, _ = select.select([pipe], [], [], PATIENCE_SECONDS)
+            seen, _, _ = select.select([pipe], [], [], TIMEOUT_SECONDS)
             line = pipe.readline() if seen else b""
         assert line, f"it never served:\n{self.log}"
         self.facts = json.loads(line)
@@ -89,7 +100,7 @@ class ServerProcess:
         assert self.process is not None
         self.process.send_signal(number)
         process, self.process = self.process, None
-        return process.wait(PATIENCE_SECONDS)
+        return process.wait(TIMEOUT_SECONDS)
 
     def restart(self) -> dict[str, Any]:
         self.start()

@@ -20,7 +20,7 @@ from tests.system.enemies import NOW_MS, PRODUCE_VERSION, Enemy, frame_of, produ
 
 RECORD_BYTES: Final = 4_000
 UNANSWERED_MAX: Final = 2_000
-"""Of one connection: 8 MB, far more than it is allowed to have unanswered."""
+"""The bytes of one connection without a response: 8 MB, far more than it is allowed to have."""
 _NAME: Final = struct.Struct(">II")
 _MARK: Final = _NAME.pack(0xDEADBEEF, 0xDEADBEEF)
 

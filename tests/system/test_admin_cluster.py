@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from distributedlog.client.admin import Admin, NewTopic
-from distributedlog.client.cluster_admin import QuorumView
+from distributedlog.client.admin.admin import Admin, NewTopic
+from distributedlog.client.admin.cluster import QuorumView
+from distributedlog.client.admin.quotas import QuotaChange, QuotaEntity
 from distributedlog.client.consumer import Consumer
 from distributedlog.client.producer import Producer
-from distributedlog.client.quota_admin import QuotaChange, QuotaEntity
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.records.record import Record
 from tests.system.dev_cluster import DevCluster
 
-PATIENCE_SECONDS = 60
-PATIENCE_MS = 20_000
+TIMEOUT_SECONDS = 60
+TIMEOUT_MS = 20_000
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await story
 
     asyncio.run(bounded())
@@ -58,7 +58,8 @@ def test_all_obey_a_quota_and_the_quorum_is_the_same_whoever_is_asked(tmp_path: 
 
 
 async def obey(brokers: list[dict[str, Any]]) -> None:
-    """Of each broker's answers ten seconds' worth is free, and the next request waits for the rest."""
+    """Waits as the broker says: ten seconds' worth of each broker's responses is free, and the next request
+    waits for the rest."""
     entity, limit = QuotaEntity(client_id=""), 10_000
     loop = asyncio.get_running_loop()
     async with Admin.connect(brokers[0]["client"]) as admin:
@@ -81,8 +82,8 @@ async def obey(brokers: list[dict[str, Any]]) -> None:
             place = TopicPartition("orders", partition)
             leader = (await admin.cluster.partition(place)).leader_id
             async with Consumer(admin.cluster) as consumer:
-                consumer.begin_at({place: 0})
-                assert await consumer.poll(PATIENCE_MS)
+                consumer.seek({place: 0})
+                assert await consumer.poll(TIMEOUT_MS)
             await admin.describe_log_dirs([leader])  # on the connection that is muted
             assert loop.time() - began_s >= 0.2
             leaders.add(leader)

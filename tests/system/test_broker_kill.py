@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:Deprecati
 
 
 def kill_now_and_then(node: ServerProcess, load: Load) -> list[float]:
-    """For how many seconds after each kill nothing was acknowledged."""
+    """Returns for how many seconds after each kill nothing was acknowledged."""
     chance = random.Random(5)
     gaps = []
     for number in range(KILLS):

@@ -12,11 +12,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from distributedlog.cli.main import main
-from distributedlog.cli.topic.session import BOOTSTRAP_VARIABLE
+from distributedlog.cli.session import BOOTSTRAP_VARIABLE
 from tests.system.server_process import ServerProcess
 
 GOLDEN = Path(__file__).parents[1] / "unit" / "storage" / "golden" / "clean"
-PATIENCE_SECONDS = 30
+TIMEOUT_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def dlog(node: ServerProcess, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Dlog:
-    """In this process, on the node."""
+    """Runs a command in this process, on the node."""
     monkeypatch.setenv(BOOTSTRAP_VARIABLE, node.facts["client"])
 
     def run(*arguments: object) -> Outcome:
@@ -56,7 +56,7 @@ def dlog(node: ServerProcess, capsys: pytest.CaptureFixture[str], monkeypatch: p
 
 @pytest.fixture
 def topic(dlog: Dlog, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """With twenty records, ten in each of its two partitions."""
+    """Makes a topic with twenty records, ten in each of its two partitions."""
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     path = tmp_path / "records.jsonl"
     path.write_text("".join(json.dumps({"value": f"v{at}", "partition": at % 2}) + "\n" for at in range(20)))
@@ -175,13 +175,13 @@ def test_settings_of_all_brokers_and_of_one(dlog: Dlog) -> None:
     assert dlog("cluster", "config", "set", f"{name}=999", "--broker", "1").code == 0
     own = dlog("cluster", "config", "get", name, "--broker", "1", "-o", "json").rows[0]
     assert (own["value"], own["source"]) == ("999", "broker")
-    assert dlog("cluster", "config", "get").out.splitlines()[1].split() == [name, "888", "cluster"]
+    lines = [line.split() for line in dlog("cluster", "config", "get").out.splitlines()]
+    assert [name, "888", "cluster"] in lines
     for options in (("--broker", "1"), ()):
         assert dlog("cluster", "config", "unset", name, *options).code == 0
     own = dlog("cluster", "config", "get", name, "--broker", "1", "-o", "json").rows[0]
     assert own["source"] == "default"
-    nothing = dlog("cluster", "config", "get")
-    assert (nothing.code, nothing.out, "nothing is set" in nothing.err) == (0, "", True)
+    assert name not in dlog("cluster", "config", "get").out
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_a_node_serves_what_kafka_left(tmp_path: Path, capsys: pytest.CaptureFix
     capsys.readouterr()
     with ServerProcess(tmp_path / "node", {"log.dirs": kafka}) as server:
         bootstrap = server.facts["client"]
-        found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=PATIENCE_SECONDS)
+        found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_SECONDS)
         assert str(found.cluster_id) == "Z29sZGVuLWNsdXN0ZXItMQ"
         assert len(found.topics) == 24
         for name in ("segments-0", "codec-zstd-0", "compacted-0", "transactions-1", "start-advanced-0"):
@@ -334,7 +334,7 @@ def offsets_of(bootstrap: str, topic: str, partition: int) -> list[int | None]:
     )
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     found: list[int | None] = []
-    while (message := consumer.poll(PATIENCE_SECONDS)) is not None and message.error() is None:
+    while (message := consumer.poll(TIMEOUT_SECONDS)) is not None and message.error() is None:
         found.append(message.offset())
     consumer.close()
     return found
@@ -342,7 +342,7 @@ def offsets_of(bootstrap: str, topic: str, partition: int) -> list[int | None]:
 
 def committed_of(bootstrap: str, group: str, partition: TopicPartition) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    (found,) = consumer.committed([partition], timeout=PATIENCE_SECONDS)
+    (found,) = consumer.committed([partition], timeout=TIMEOUT_SECONDS)
     consumer.close()
     assert isinstance(found.offset, int)
     return found.offset
@@ -355,5 +355,5 @@ def written(bootstrap: str, topic: str, partition: int) -> int | None:
     producer.produce(
         topic, b"new", partition=partition, callback=lambda _, told: offsets.append(told.offset())
     )
-    assert producer.flush(PATIENCE_SECONDS) == 0
+    assert producer.flush(TIMEOUT_SECONDS) == 0
     return offsets[0]

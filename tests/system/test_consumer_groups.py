@@ -25,7 +25,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": 4,
     "controller.quorum.election.timeout.ms": 400,
 }
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
@@ -71,7 +71,7 @@ class Members:
                 self.read += 1
 
     def poll_until(self, happened: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not happened():
             assert time.monotonic() < deadline, f"{self.counts()}: {self.told[-20:]}"
             self.poll()
@@ -111,17 +111,17 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 def create(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(PATIENCE_SECONDS)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(TIMEOUT_SECONDS)
     return admin
 
 
 def shown(admin: AdminClient, group: str) -> Any:
-    return admin.describe_consumer_groups([group])[group].result(PATIENCE_SECONDS)
+    return admin.describe_consumer_groups([group])[group].result(TIMEOUT_SECONDS)
 
 
 def wait_for_members(bootstrap: str, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while len(shown(admin, GROUP).members) != count:
         assert time.monotonic() < deadline, shown(admin, GROUP).members
 
@@ -171,13 +171,13 @@ def test_one_to_ten_members_share_what_there_is(node: ServerProcess) -> None:
         for at in range(0, 10, 2):
             members.stop(f"m{at}")
         members.wait_for_counts(*[4] * 5)
-        admin.create_partitions([NewPartitions("many", 25)])["many"].result(PATIENCE_SECONDS)
+        admin.create_partitions([NewPartitions("many", 25)])["many"].result(TIMEOUT_SECONDS)
         members.wait_for_counts(*[5] * 5)
-    listed = admin.list_consumer_groups().result(PATIENCE_SECONDS)
+    listed = admin.list_consumer_groups().result(TIMEOUT_SECONDS)
     assert ("many-readers", ConsumerGroupState.EMPTY, ConsumerGroupType.CONSUMER) in {
         (each.group_id, each.state, each.type) for each in listed.valid
     }
-    admin.delete_consumer_groups(["many-readers"])["many-readers"].result(PATIENCE_SECONDS)
+    admin.delete_consumer_groups(["many-readers"])["many-readers"].result(TIMEOUT_SECONDS)
 
 
 @pytest.mark.timeout(120)
@@ -211,7 +211,7 @@ def test_a_pattern_follows_topics_that_come_and_go(node: ServerProcess) -> None:
         create(bootstrap, "returns-us", 2)
         members.wait_for_counts(4)
         assert {topic for topic, _ in members.owned("m0")} == {"sales-eu", "sales-us"}
-        admin.delete_topics(["sales-eu"])["sales-eu"].result(PATIENCE_SECONDS)
+        admin.delete_topics(["sales-eu"])["sales-eu"].result(TIMEOUT_SECONDS)
         members.wait_for_counts(2)
         assert {topic for topic, _ in members.owned("m0")} == {"sales-us"}
 
@@ -251,7 +251,7 @@ def test_a_group_moves_to_the_new_protocol_and_back_while_it_works(node: ServerP
         assert kind() == ConsumerGroupType.CONSUMER
     positions = Consumer({"bootstrap.servers": bootstrap, "group.id": "movers", "log_level": 0})
     places = [TopicPartition("moving", partition) for partition in range(PARTITIONS)]
-    found = positions.committed(places, timeout=PATIENCE_SECONDS)
+    found = positions.committed(places, timeout=TIMEOUT_SECONDS)
     positions.close()
     assert [each.offset for each in found] == [1] * PARTITIONS, "positions stay through every move"
     assert members.read == PARTITIONS, "and so nothing is read twice"

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pytest
 
-from distributedlog.client.admin import Admin, NewTopic
+from distributedlog.client.admin.admin import Admin, NewTopic
 from distributedlog.client.connection import Connection, connect
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
@@ -48,7 +48,7 @@ T = TypeVar("T")
 GROUP, TOPIC, PARTITIONS = "workers", "orders", 50
 NAMED_VERSION, JOIN_VERSION = 9, 3
 TIMEOUT_MS = 30_000
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 METADATA = "m" * 4_000
 """Makes the log so large that it takes a while to read it back."""
 TRY_AGAIN = (
@@ -92,8 +92,8 @@ class Node:
         await asyncio.to_thread(self._node.wait_until_ready)
 
     async def connection(self) -> Connection:
-        """As soon as it listens; and once the topic of the groups is there."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        """Connects as soon as it listens, and once the topic of the groups is there."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 try:
                     connection = await connect(
@@ -123,7 +123,7 @@ def join(member_id: str = "") -> JoinGroupRequest:
 
 
 async def joined(connection: Connection, member_id: str = "") -> JoinGroupResponse:
-    """In a version that is let in at once."""
+    """Joins in a version that is taken at once."""
     return await connection.call(
         join(member_id), JoinGroupResponse, timeout_ms=TIMEOUT_MS, version=JOIN_VERSION
     )
@@ -166,7 +166,7 @@ async def committed(connection: Connection, request: OffsetCommitRequest) -> set
 
 async def patiently(ask: Callable[[], Awaitable[T]], code: Callable[[T], int]) -> T:
     """The first answer that is not a request to try again."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while code(answer := await ask()) in TRY_AGAIN:
             await asyncio.sleep(0.005)
         return answer
@@ -177,7 +177,7 @@ async def positions(connection: Connection) -> tuple[set[int], set[ErrorCode]]:
     wanted = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(range(PARTITIONS)))
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[wanted])])
     refused: set[ErrorCode] = set()
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             answer = await connection.call(
                 request, OffsetFetchResponse, timeout_ms=TIMEOUT_MS, version=NAMED_VERSION
@@ -228,7 +228,7 @@ def test_a_coordinator_killed_while_commits_are_under_way_has_every_one_it_ackno
 
 
 async def patiently_committed(connection: Connection, offset: int) -> set[int]:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while (codes := await committed(connection, commit(offset))) & set(TRY_AGAIN):
             await asyncio.sleep(0.01)
         return codes
@@ -279,6 +279,6 @@ def test_a_coordinator_killed_at_the_barrier_goes_on_with_the_generation_before(
 
 
 async def until_rebalancing(connection: Connection, member_id: str) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while await beats(connection, member_id, 1) is not ErrorCode.REBALANCE_IN_PROGRESS:
             await asyncio.sleep(0.01)

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 400
+TIMEOUT_SECONDS = 400
 NOTICE_SECONDS = 10.0
 
 
 @contextmanager
 def demo(*arguments: object) -> Iterator["subprocess.Popen[str]"]:
-    """In a session of its own, so that whatever it leaves behind can be seen, and is ended."""
+    """Runs the demo in a session of its own, so that whatever it leaves behind can be seen, and is ended."""
     process = subprocess.Popen(
         [sys.executable, "-m", "demo", "--small", *map(str, arguments)],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
@@ -57,7 +57,7 @@ def is_anybody_left(group: int) -> bool:
 def test_the_demo_proves_itself_through_a_killed_broker(tmp_path: Path) -> None:
     picture = tmp_path / "pictures" / "lag.png"
     with demo("--picture", picture) as process:
-        output, _ = process.communicate(timeout=PATIENCE_SECONDS)
+        output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
         assert process.returncode == 0, output
         assert not is_anybody_left(process.pid)
     assert "kill -9" in output
@@ -70,13 +70,13 @@ def test_the_demo_proves_itself_through_a_killed_broker(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", ["a broker serves", "Spark"])
 def test_the_demo_leaves_nothing_running_when_it_is_interrupted(tmp_path: Path, moment: str) -> None:
-    """While Spark is being started, and while the first run is going on."""
+    """Interrupts it while Spark is being started, and while the first run is going on."""
     with demo("--picture", tmp_path / "lag.png") as process:
         assert process.stdout is not None
         while moment not in (line := process.stdout.readline()):
             assert line, "it ended before it was interrupted"
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=PATIENCE_SECONDS)
+        output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
         assert process.returncode == 130, output
         assert "Traceback" not in output
         assert not is_anybody_left(process.pid)

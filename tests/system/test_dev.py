@@ -6,6 +6,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.system.dev_cluster import DevCluster
+from tests.system.server_process import dlog
 
-PATIENCE_MS = 60_000
+TIMEOUT_MS = 60_000
 QUICK = ("--set", "controller.quorum.election.timeout.ms=400", "--set", "drain.timeout.ms=500")
 """Nobody is waited for longer than these stories need."""
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -40,7 +42,7 @@ def all_ended(handles: list[int]) -> bool:
         ends.register(handle, select.POLLIN)
     left = set(handles)
     while left:
-        ended = ends.poll(PATIENCE_MS)
+        ended = ends.poll(TIMEOUT_MS)
         for handle, _ in ended:
             ends.unregister(handle)
             left.discard(handle)
@@ -64,8 +66,9 @@ def test_one_broker_serves_on_every_plane_and_leaves_nothing_behind(tmp_path: Pa
         assert facts["console"] is None
         assert broker["id"] == 1
         assert os.path.isdir(broker["data_dir"])
-        for plane in ("client", "control", "gateway", "ops"):
-            host, port = broker[plane].rsplit(":", 1)
+        assert cluster.gateway() == facts["gateway"]
+        for address in (broker["client"], broker["control"], broker["ops"], facts["gateway"]):
+            host, port = address.rsplit(":", 1)
             socket.create_connection((host, int(port)), timeout=30).close()
         assert get(broker["ops"], "/health/live") == (200, b"live\n")
         assert get(broker["ops"], "/health/ready") == (200, b'{"ready": true, "reason": null}\n')
@@ -128,9 +131,64 @@ def test_a_lost_directory_of_one_among_others_is_not_silently_made_anew(tmp_path
         assert cluster.stop() == 0
     shutil.rmtree(tmp_path / "d" / "node-2")
     with DevCluster(tmp_path / "ready.json", *arguments, waits=False) as cluster:
-        assert cluster.wait() == 2
-        assert any("dlog server format" in line for line in cluster.lines)
-    assert not (tmp_path / "d" / "node-2" / "meta.properties").exists()
+        assert cluster.wait() == 3
+        (line,) = cluster.lines
+        assert "the directory of node 2" in line
+        assert "bring it back from a copy, or begin anew" in line
+    assert not (tmp_path / "d" / "node-2").exists()
+
+
+def test_a_node_alone_whose_directory_was_removed_is_not_made_anew(tmp_path: Path) -> None:
+    arguments = ("--port", "0", "--data-dir", tmp_path / "d", *QUICK)
+    with DevCluster(tmp_path / "ready.json", *arguments) as cluster:
+        shutil.rmtree(tmp_path / "d" / "node-1")
+        assert "is gone, or was replaced, while the node ran" in cluster.wait_for("the node stops")
+        assert "bring it back from a copy" in cluster.wait_for("node 1 is not started again")
+        assert cluster.wait() == 3
+    with DevCluster(tmp_path / "ready.json", *arguments, waits=False) as cluster:
+        assert cluster.wait() == 3
+        assert "the directory of node 1" in cluster.lines[-1]
+    assert not (tmp_path / "d" / "node-1").exists()
+
+
+def test_a_directory_removed_under_a_node_leaves_it_down_and_health_says_so(tmp_path: Path) -> None:
+    """Nothing is written to it, so that no open file would tell."""
+    arguments = ("--brokers", "3", "--port", "0", "--data-dir", tmp_path / "d", *QUICK)
+    with DevCluster(tmp_path / "ready.json", *arguments) as cluster:
+        bootstrap = cluster.ready()["brokers"][0]["client"]
+        assert dlog("cluster", "health", "--bootstrap", bootstrap).returncode == 0
+        shutil.rmtree(tmp_path / "d" / "node-3")
+        assert "bring it back from a copy" in cluster.wait_for("node 3 is not started again")
+        unwell = dlog("cluster", "health", "--bootstrap", bootstrap)
+        assert unwell.returncode == 1
+        assert "3" in unwell.stdout
+        assert not (tmp_path / "d" / "node-3").exists()
+        for node_id in (1, 2):
+            assert not any(f"node {node_id} ended" in line for line in cluster.lines)
+        assert cluster.stop() == 3
+
+
+def test_nobody_else_can_read_what_a_cluster_holds(tmp_path: Path) -> None:
+    directory = tmp_path / "d"
+    arguments = ("--port", "0", "--data-dir", directory, *QUICK)
+    before = os.umask(0)
+    try:
+        with DevCluster(tmp_path / "ready.json", *arguments) as cluster:
+            client = cluster.ready()["bootstrap"]
+            assert dlog("topic", "create", "t", "--bootstrap", client).returncode == 0
+            assert cluster.stop() == 0
+        everything = [directory, *directory.rglob("*")]
+        assert len(everything) > 15
+        open_to_others = [path for path in everything if stat.S_IMODE(path.stat().st_mode) & 0o077]
+        assert open_to_others == []
+        directory.chmod(0o755)
+        (directory / "node-1").chmod(0o755)
+        with DevCluster(tmp_path / "ready.json", *arguments) as cluster:
+            assert cluster.stop() == 0
+        for path in (directory, directory / "node-1"):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o700, "as an earlier version made it"
+    finally:
+        os.umask(before)
 
 
 def test_without_restarts_a_killed_broker_stays_down(tmp_path: Path) -> None:

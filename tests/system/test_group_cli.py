@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from distributedlog.cli.main import main, root
-from distributedlog.cli.topic.session import BOOTSTRAP_VARIABLE
+from distributedlog.cli.session import BOOTSTRAP_VARIABLE
 from tests.system.server_process import ServerProcess
 
 TOPIC, PARTITIONS, RECORDS = "orders", 3, 10
-COMMANDS = ["list", "describe", "lag", "seek", "delete"]
+COMMANDS = ["list", "describe", "lag", "exporter", "seek", "delete"]
 SETTINGS = {
     "num.partitions": PARTITIONS,
     "group.initial.rebalance.delay.ms": 0,
@@ -123,7 +123,7 @@ def test_a_group_that_is_not_there_is_said_so(dlog: Dlog) -> None:
     dlog("seek", "nobody", "--topic", f"{TOPIC}:7", "--begin", code=1)
     assert "has no partition 7: it has 3" in dlog.err
     dlog("seek", "nobody", "--topic", TOPIC, "--shift", "1", code=2)
-    assert "no position in orders-0" in dlog.err
+    assert "no committed offset in orders-0" in dlog.err
 
 
 def test_groups_are_listed_by_state_and_their_lag_is_told(dlog: Dlog, bootstrap: str) -> None:

@@ -16,7 +16,7 @@ from tests.system.group_load import GroupLoad, judge
 from tests.system.server_process import ServerProcess
 
 TOPIC, PARTITIONS = "orders", 6
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 SETTINGS = {
     "num.partitions": PARTITIONS,
     "group.min.session.timeout.ms": 1_000,
@@ -159,7 +159,7 @@ class Members:
     def poll_until_shared(self, partitions: int) -> None:
         """Until everybody owns his share, and all is owned."""
         least = partitions // len(self.consumers)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             self.poll()
             shares = [self.owned[name] for name in self.consumers]
@@ -177,7 +177,7 @@ class Members:
 def made(bootstrap: str, topic: str, partitions: int) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result(PATIENCE_SECONDS)
+        future.result(TIMEOUT_SECONDS)
     return topic
 
 
@@ -207,16 +207,16 @@ def test_members_see_new_partitions_and_a_topic_that_comes_again_starts_anew(boo
     members.poll_until_shared(2)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_partitions([NewPartitions(topic, 6)]).values():
-        future.result(PATIENCE_SECONDS)
+        future.result(TIMEOUT_SECONDS)
     members.poll_until_shared(6)
     place = TopicPartition(topic, next(iter(members.owned["m0"])), 5)
     members.consumers["m0"].commit(offsets=[place], asynchronous=False)
     members.close()
     for future in admin.delete_topics([topic]).values():
-        future.result(PATIENCE_SECONDS)
+        future.result(TIMEOUT_SECONDS)
     made(bootstrap, topic, 6)
     again = Consumer({"bootstrap.servers": bootstrap, "group.id": "growers"})
-    (found,) = again.committed([TopicPartition(topic, place.partition)], timeout=PATIENCE_SECONDS)
+    (found,) = again.committed([TopicPartition(topic, place.partition)], timeout=TIMEOUT_SECONDS)
     assert found.offset < 0, "another topic of the same name has nothing to do with it"
     again.close()
 
@@ -226,13 +226,13 @@ def test_a_duplicate_instance_fences_the_first(bootstrap: str) -> None:
     topic = made(bootstrap, "fencing", 2)
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, b"v")
-    assert producer.flush(PATIENCE_SECONDS) == 0
+    assert producer.flush(TIMEOUT_SECONDS) == 0
     members = Members(bootstrap, "fenced", topic)
     members.add("first", **{"group.instance.id": "i0"})
     members.poll_until_shared(2)
     assert members.assignments == 1
     members.add("second", **{"group.instance.id": "i0"})
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while ("first", KafkaError._FATAL) not in members.errors:
         assert time.monotonic() < deadline, members.errors
         members.poll()

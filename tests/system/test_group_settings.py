@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from distributedlog.client.admin import Admin
-from distributedlog.client.config_admin import ConfigKind, ConfigSource, edits, of_group
-from distributedlog.client.group_offsets import GroupOffsets
+from distributedlog.client.admin.admin import Admin
+from distributedlog.client.admin.configs import ConfigKind, ConfigSource, edits, of_group
+from distributedlog.client.admin.group_offsets import GroupOffsets
 from distributedlog.model.errors import ConfigError
 from distributedlog.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -64,7 +64,9 @@ async def _live(bootstrap: str) -> None:
         entries = await admin.describe_configs(whose)
         assert entries is not None
         told = {each.name: (each.value, each.source) for each in entries}
-        assert told == {INTERVAL: ("7000", ConfigSource.GROUP), SESSION: ("45000", ConfigSource.DEFAULT)}
+        assert len(told) == 11
+        assert told[INTERVAL] == ("7000", ConfigSource.GROUP)
+        assert told[SESSION] == ("45000", ConfigSource.DEFAULT)
         (refused,) = (await admin.alter_configs({whose: edits({SESSION: "1000"})})).values()
         assert isinstance(refused, ConfigError)
         assert await admin.alter_configs({whose: edits(to_unset=[INTERVAL])}) == {whose: None}
@@ -81,7 +83,8 @@ def _ask_from_the_shell(bootstrap: str) -> None:
         f"{SESSION} set to 50000 for group '{GROUP}'\n",
     )
     code, shown = config("get", "--group", GROUP)
-    assert (code, shown.splitlines()[1].split()) == (0, [SESSION, "50000", "group"])
+    assert code == 0
+    assert [SESSION, "50000", "group"] in [line.split() for line in shown.splitlines()]
     for arguments, says in (
         (("set", f"{SESSION}=1", "--group", GROUP), "here it is 45000 to 60000"),
         (("set", "consumer.session=1", "--group", GROUP), "there is no setting consumer.session; did you"),

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from distributedlog.client.admin import Admin, NewTopic
+from distributedlog.client.admin.admin import Admin, NewTopic
 from distributedlog.client.consumer import Consumer as OurConsumer
 from distributedlog.client.fetcher import FetchOptions
+from distributedlog.client.offset_specs import BEGINNING
 from distributedlog.client.options import ClientOptions
-from distributedlog.client.places import BEGINNING
 from distributedlog.client.producer import Producer as OurProducer
 from distributedlog.client.producer import ProducerOptions
 from distributedlog.model.config import MIB
 from distributedlog.model.errors import DlogError, RecordTooLargeError
-from distributedlog.model.ids import TopicPartition as Place
+from distributedlog.model.ids import TopicPartition as OffsetSpec
 from distributedlog.records.record import Record
 from tests.system.hostile_stage import peak_mb, reset_peak
 from tests.system.server_process import ServerProcess
@@ -107,7 +107,7 @@ async def consume_with_ours(address: str) -> list[str]:
     options = FetchOptions(bytes_max=BATCH_BYTES_MAX, partition_bytes_max=BATCH_BYTES_MAX)
     found: list[str] = []
     async with Admin.connect(address, PATIENT) as admin, OurConsumer(admin.cluster, options) as consumer:
-        await consumer.assign({Place(TOPIC, 0): BEGINNING})
+        await consumer.assign({OffsetSpec(TOPIC, 0): BEGINNING})
         while len(found) < 2:
             for fetched in await consumer.poll(30_000):
                 found += [digest(record.value) for record in fetched.records]

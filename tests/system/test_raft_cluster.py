@@ -16,7 +16,7 @@ import pytest
 
 KILLS = 20 if os.environ.get("DLOG_SOAK") else 4
 VALUES_BETWEEN_KILLS = 40
-PATIENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class NodeProcess:
@@ -85,7 +85,7 @@ class Cluster:
 
     def wait_for_acks(self, count: int) -> int:
         """Until so many more values were acknowledged; who acknowledged the last."""
-        wanted, deadline = len(self.acked) + count, time.monotonic() + PATIENCE_SECONDS
+        wanted, deadline = len(self.acked) + count, time.monotonic() + TIMEOUT_SECONDS
         while True:
             node_id, _ = self.next_event(deadline)
             if len(self.acked) >= wanted:
@@ -93,7 +93,7 @@ class Cluster:
 
     def applied(self, node_id: int) -> list[str]:
         self.nodes[node_id].tell(show=True)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             sender, event = self.next_event(deadline)
             if sender == node_id and "applied" in event:

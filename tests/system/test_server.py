@@ -7,13 +7,10 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from distributedlog.client.admin import Admin, NewTopic
-from tests.system.server_process import ServerProcess, dlog, free_port, options
+from distributedlog.client.admin.admin import Admin, NewTopic
+from tests.system.server_process import ServerProcess, dlog, free_port, options, secret_in
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
@@ -50,28 +47,16 @@ def test_one_node_keeps_its_topics_over_a_clean_stop_and_over_a_kill(tmp_path: P
     assert "Traceback" not in node.log
 
 
-def test_the_gateway_has_standard_health_and_reflection(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path, {}) as node, grpc.insecure_channel(node.facts["gateway"]) as channel:
-        health = health_pb2_grpc.HealthStub(channel)
-        answer = health.Check(health_pb2.HealthCheckRequest(service=""), timeout=30)
-        assert answer.status == health_pb2.HealthCheckResponse.SERVING
-        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
-        asked = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
-        (listed,) = list(reflection.ServerReflectionInfo(asked, timeout=30))
-        found = {service.name for service in listed.list_services_response.service}
-        assert "grpc.health.v1.Health" in found
-        assert node.stop() == 0
-
-
 def test_controller_and_broker_may_be_apart(tmp_path: Path) -> None:
     """The broker is no voter: it follows the metadata by watching, also across restarts of either."""
     port = free_port()
     quorum: dict[str, object] = {
         "cluster.id": "apart", "controller.quorum.voters": f"1@127.0.0.1:{port}",
-        "broker.session.timeout.ms": 3000,
+        "cluster.secret.file": secret_in(tmp_path),
     }  # fmt: skip
     alone = {
-        **quorum, "node.id": 1, "process.roles": "controller", "control.listener": f"127.0.0.1:{port}"
+        **quorum, "node.id": 1, "process.roles": "controller", "control.listener": f"127.0.0.1:{port}",
+        "broker.session.timeout.ms": 3000,
     }  # fmt: skip
     serving = {**quorum, "node.id": 2, "process.roles": "broker"}
     with ServerProcess(tmp_path / "1", alone) as controller, ServerProcess(tmp_path / "2", serving) as broker:
@@ -95,6 +80,7 @@ def test_a_broker_without_a_controller_is_alive_but_not_ready(tmp_path: Path) ->
     lonely = {
         "node.id": 2, "process.roles": "broker", "cluster.id": "c", "controller.quorum.voters": nobody,
         "ops.listener": f"127.0.0.1:{ops}", "drain.timeout.ms": 100,
+        "cluster.secret.file": secret_in(tmp_path),
     }  # fmt: skip
     with ServerProcess(tmp_path, lonely, waits=False) as node:
         assert _get(ops, "/health/live") == 200
@@ -130,8 +116,10 @@ def test_two_processes_with_one_directory_the_second_is_refused(tmp_path: Path) 
 def test_two_brokers_with_one_id_the_second_is_not_let_in(tmp_path: Path) -> None:
     port = free_port()
     quorum: dict[str, object] = {"cluster.id": "twins", "controller.quorum.voters": f"1@127.0.0.1:{port}"}
-    quorum |= {"broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 200}
-    first = {**quorum, "node.id": 1, "control.listener": f"127.0.0.1:{port}"}
+    quorum |= {"broker.heartbeat.interval.ms": 200, "cluster.secret.file": secret_in(tmp_path)}
+    first = {
+        **quorum, "node.id": 1, "control.listener": f"127.0.0.1:{port}", "broker.session.timeout.ms": 1000
+    }  # fmt: skip
     twin = {
         **quorum, "node.id": 2, "process.roles": "broker", "initial.broker.registration.timeout.ms": 3000
     }  # fmt: skip

@@ -21,7 +21,7 @@ SETTINGS = {"request.timeout.ms": 30_000}
 
 
 def parked(stage: HostileStage) -> float:
-    found = re.search(r"^dlog_parked_requests ([\d.e+]+)$", stage.metrics(), re.MULTILINE)
+    found = re.search(r"^dlog_delayed_requests ([\d.e+]+)$", stage.metrics(), re.MULTILINE)
     assert found is not None
     return float(found[1])
 
@@ -49,7 +49,7 @@ def test_a_spike_is_absorbed_by_holding_back_and_not_by_memory(
         for seen in (before, during, after):
             seen.check()
         until(lambda: parked(stage) == 0)
-        assert stage.complaints(enemy.host) == []
+        assert stage.log_lines_about(enemy.host) == []
         assert stage.server.stop() == 0
     assert [len(numbers) for numbers in written] == [lane.acknowledged for lane in spike.lanes]
     assert all(numbers == list(range(len(numbers))) for numbers in written), "in the order it was sent"

@@ -2,47 +2,53 @@
 
     voter     Raft driver + controller driver -> replica        gRPC: raft, controller, watch of the metadata
     broker    watcher of a voter's metadata   -> replica        (only if it is no voter itself)
-    broker    forwarder, life in the cluster
+    broker    forwarder, lifecycle in the cluster
 
-What it tells the rest of the node goes through `ControlEvents`, called on this loop; what is asked of it
-comes in by `post`.  Stopping in good order: leaderships are handed over first (`leave`), then, if this node
-is the active controller, that office too, so that nobody has to wait for an election timeout.
+What it reports to the rest of the node goes through `ControlEvents`, called on this loop; what is asked of it
+comes in by `post`.  Stopping in good order: leaderships are handed over first (`shut_down_broker`), then, if
+this node is the active controller, leadership of the quorum too, so that nobody has to wait for an election
+timeout.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from distributedlog.broker.addresses import Endpoint as Address
-from distributedlog.broker.controller_driver import ControllerDriver
-from distributedlog.broker.directory import Identity
-from distributedlog.broker.forwarding import ControllerForwarder
-from distributedlog.broker.lag import LagProbe
-from distributedlog.broker.lifecycle import NO_EPOCH, BrokerLife, LifeState, LifeTimes
+from distributedlog.broker.cluster.control_refusals import ControlRefusals
+from distributedlog.broker.cluster.data_loop_lag import LagProbe
+from distributedlog.broker.cluster.forwarding import ControllerForwarder
+from distributedlog.broker.cluster.lease_grant import LeaseGrant
+from distributedlog.broker.cluster.lifecycle import NO_EPOCH, BrokerLifecycle, LifecycleState, LifecycleTimes
+from distributedlog.broker.cluster.metadata import MetadataReplica
+from distributedlog.broker.cluster.raft_driver import RaftDriver
+from distributedlog.broker.coordination.controller_driver import ControllerDriver
 from distributedlog.broker.loops import LoopScheduler
-from distributedlog.broker.metadata import MetadataReplica
-from distributedlog.broker.metrics import ControlStatus
-from distributedlog.broker.raft_driver import RaftDriver
-from distributedlog.broker.raft_storage import LogRaftStorage
-from distributedlog.broker.settings import NodeSettings
+from distributedlog.broker.observability.metrics import ControlStatus
 from distributedlog.control.channels import ControllerChannelPool
+from distributedlog.control.contract import Identity as NodeIdentity
+from distributedlog.control.credentials import Credentials
 from distributedlog.control.server import ControlServer
 from distributedlog.control.transport import GrpcTransport
+from distributedlog.control.unproven import UnprovenMembers
+from distributedlog.controller.cluster_settings import data_loop_lag_ms_max, session_timeout_ms
 from distributedlog.controller.configs import ControllerConfig
 from distributedlog.controller.features import FEATURES, GROUP_LEVEL_CONSUMER
 from distributedlog.controller.image import Endpoint, MetadataImage, SupportedLevels
-from distributedlog.controller.requests import RegisterBrokerRequest
+from distributedlog.controller.replica_faults import ReplicaFault
+from distributedlog.controller.requests import RegisterBrokerRequest, Request, Response
+from distributedlog.data_directory.identity import Identity
+from distributedlog.data_directory.raft_storage import LogRaftStorage
+from distributedlog.model.cluster_secret import ClusterSecrets
 from distributedlog.model.config import SECOND_MS
 from distributedlog.model.errors import DlogError
 from distributedlog.ports.clock import Clock
-from distributedlog.ports.executor import SystemExecutor
+from distributedlog.ports.executor import Done, SystemExecutor
 from distributedlog.ports.randomness import Randomness
 from distributedlog.raft import Membership, RaftConfig, Role
+from distributedlog.settings.node_settings import OPTIONAL, NodeSettings
 from distributedlog.storage.files import Files
 
 if TYPE_CHECKING:
-    from distributedlog.broker.gateway.late import LateBrokerService
-    from distributedlog.control.gateway import GatewayServer
     from distributedlog.control.late import LateService
     from distributedlog.control.watcher import MetadataWatcher
 
@@ -62,12 +68,17 @@ class ControlEvents(NamedTuple):
     """Called on the control loop."""
 
     image: Callable[[MetadataImage], None]
-    state: Callable[[LifeState], None]
+    state: Callable[[LifecycleState, int], None]
+    """The state of the broker, and its epoch."""
     active: Callable[[bool], None]
     failed: Callable[[BaseException], None]
     """This node cannot go on."""
     status: Callable[[ControlStatus, float], None]
     """How things stand, and the data loop's lag in seconds."""
+    faults_taken: Callable[[tuple[ReplicaFault, ...]], None]
+    """A controller has acted on these faults of replicas."""
+    lease: Callable[[LeaseGrant], None]
+    """The lease of the coordinators is another."""
     prepare: Callable[[Callable[[], None]], None]
     """The image has caught up with the cluster: the broker's partitions are to be made ready."""
 
@@ -81,6 +92,7 @@ class ControlPlane:
         identity: Identity,
         files: Files,
         *,
+        secrets: Callable[[], ClusterSecrets],
         clock: Clock,
         randomness: Randomness,
         data_loop: asyncio.AbstractEventLoop,
@@ -91,10 +103,8 @@ class ControlPlane:
         self.replica = MetadataReplica()
         self.controller: ControllerDriver | None = None
         self.raft: RaftDriver | None = None
-        self.life: BrokerLife | None = None
+        self.lifecycle: BrokerLifecycle | None = None
         self.probe: LagProbe | None = None
-        self.gateway: GatewayServer | None = None
-        self.broker_service: LateBrokerService | None = None
         self.channels: ControllerChannelPool | None = None
         self.server: ControlServer | None = None
         self._forwarder: ControllerForwarder | None = None
@@ -103,6 +113,14 @@ class ControlPlane:
         self._randomness = randomness
         self._data_loop = data_loop
         self._events = events
+        self._refusals = ControlRefusals(clock)
+        own = NodeIdentity(identity.cluster_id, settings.node_id)
+        unproven = UnprovenMembers(
+            self._is_member,
+            self._refusals.accept_unproven,
+            is_optional=settings.control_authentication == OPTIONAL,
+        )
+        self._credentials = Credentials(own, ",".join(sorted(settings.process_roles)), secrets, unproven)
         self._executor = SystemExecutor(threads=1)
         self._transport: GrpcTransport | None = None
         self._watcher: MetadataWatcher | None = None
@@ -110,6 +128,10 @@ class ControlPlane:
         self._leader_id: int | None = None
         self._elections = 0
         self._term_campaigned = 0
+
+    def _is_member(self, node_id: int) -> bool:
+        voters = (voter.node_id for voter in self.settings.controller_quorum_voters)
+        return node_id in voters or node_id in self.replica.image.brokers
 
     # --- starting ------------------------------------------------------------------------------
 
@@ -127,9 +149,7 @@ class ControlPlane:
         self.replica.on_publish(self._events.image)
         if settings.is_controller:
             self._start_controller(peers)
-        self.channels = ControllerChannelPool(
-            settings.node_id, self.identity.cluster_id, peers, randomness=self._randomness
-        )
+        self.channels = ControllerChannelPool(self._credentials, peers, randomness=self._randomness)
         self._forwarder = ControllerForwarder(
             settings.node_id,
             [voter.node_id for voter in settings.controller_quorum_voters],
@@ -142,11 +162,11 @@ class ControlPlane:
             behind=self._follow_another,
         )
         self.server = ControlServer(
-            settings.node_id,
-            self.identity.cluster_id,
+            self._credentials,
             transport=self._transport,
             controller=self.controller,
             metadata=self.replica,
+            refused=self._refusals.refuse,
         )
         port = await self.server.start(settings.control_listener.host, settings.control_listener.port)
         if not settings.is_controller:
@@ -157,44 +177,18 @@ class ControlPlane:
                 self.channels, self.replica, on_batch=self.replica.publish, failed=self._events.failed
             )
             self._watcher.start()
-        self._tell_status()
+        self._report_status()
         return str(settings.control_listener._replace(port=port))
-
-    async def start_gateway(self, service: "LateBrokerService | None") -> Address | None:
-        """Listens for programs that speak gRPC; where, or None if that is turned off.  A node that is no
-        broker serves them nothing but its health."""
-        endpoint = self.settings.gateway_listener
-        if endpoint is None:
-            return None
-        from distributedlog.control.gateway import BROKER_SERVICE, GatewayServer
-
-        self.gateway, self.broker_service = GatewayServer(), service
-        if service is not None:
-            self.gateway.add(BROKER_SERVICE, service)
-        return endpoint._replace(port=await self.gateway.start(endpoint.host, endpoint.port))
-
-    async def set_ready(self, ready: bool) -> None:
-        """What the gateway's health service says.  Once ready, the gateway takes calls until it stops."""
-        if ready and self.broker_service is not None:
-            self.broker_service.open()
-        if self.gateway is not None:
-            await self.gateway.set_ready(ready)
 
     def settle(self) -> None:
         """Imports what the start did not wait for, a piece at a time."""
         late: list[LateService] = [] if self.server is None else [*self.server.services]
-        if self.gateway is not None:
-            late.extend(self.gateway.standard)
-            if self.broker_service is not None:
-                late.append(self.broker_service)
         for service in late:
             asyncio.get_running_loop().call_soon(service.load)
 
     def _start_controller(self, peers: dict[int, tuple[str, int]]) -> None:
         settings = self.settings
-        self._transport = GrpcTransport(
-            settings.node_id, self.identity.cluster_id, peers, randomness=self._randomness
-        )
+        self._transport = GrpcTransport(self._credentials, peers, randomness=self._randomness)
         self.controller = ControllerDriver(
             controller_config(settings, self.identity),
             self._randomness,
@@ -221,6 +215,9 @@ class ControlPlane:
             snapshot_interval_entries=SNAPSHOT_INTERVAL_ENTRIES,
             failed=self._events.failed,
             progressed=self._progressed,
+            is_known_voter=peers.__contains__,
+            contents=self.controller,
+            refused=self._refusals.refuse_message,
         )
         self.controller.attach(self.raft)
 
@@ -236,7 +233,8 @@ class ControlPlane:
             self._leader_is(self.raft.node.core.leader_id)
 
     def _follow_another(self) -> None:
-        """What is committed does not come here: the voter that we watch may be cut off from the others."""
+        """Watches another voter: what is committed does not come here, so this one may be partitioned
+        away."""
         if self._watcher is not None:
             self._watcher.switch()
 
@@ -246,12 +244,18 @@ class ControlPlane:
             if self._forwarder is not None:
                 self._forwarder.leader_changed(leader_id)
 
-    def join(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """Registers the broker, once it can be reached at these addresses."""
+    def tell_fault(self, fault: ReplicaFault) -> None:
+        """Tells the controller what this broker can serve of a replica."""
+        if self.lifecycle is not None:
+            self.lifecycle.tell_fault(fault)
+
+    def join(self, endpoints: tuple[Endpoint, ...], *, was_clean: bool) -> None:
+        """Registers the broker, once it can be reached at these addresses.  `was_clean`: recovery found the
+        directory as a clean stop leaves it."""
         settings = self.settings
         assert self.probe is not None
         self.probe.start()
-        self.life = BrokerLife(
+        self.lifecycle = BrokerLifecycle(
             RegisterBrokerRequest(
                 cluster_id=self.identity.cluster_id,
                 broker_id=settings.node_id,
@@ -260,26 +264,38 @@ class ControlPlane:
                 features=tuple(SupportedLevels(name, *levels) for name, levels in FEATURES.items()),
                 rack=settings.rack,
                 log_dirs=(self.identity.directory_id,),
-                previous_broker_epoch=self.identity.clean_epoch,
+                previous_broker_epoch=self.identity.clean_epoch if was_clean else NO_EPOCH,
             ),
             self.forwarder,
-            LifeTimes(
+            LifecycleTimes(
                 heartbeat_interval_ms=settings.broker_heartbeat_interval_ms,
-                session_timeout_ms=settings.broker_session_timeout_ms,
-                data_loop_lag_ms_max=settings.broker_session_timeout_ms * 2 // 3,
-                duplicate_patience_ms=settings.registration_timeout_ms,
+                duplicate_timeout_ms=settings.registration_timeout_ms,
             ),
             clock=self._clock,
             scheduler=self._scheduler,
             randomness=self._randomness,
             data_loop_lag_ms=self.probe.lag_ms,
-            changed=self._events.state,
+            changed=self._state_changed,
             failed=self._events.failed,
             prepare=self._events.prepare,
+            faults_taken=self._events.faults_taken,
+            granted=self._events.lease,
         )
-        self.life.start()
+        self.replica.on_publish(self._take_session_timeout)
+        self.lifecycle.start()
+
+    def _take_session_timeout(self, image: MetadataImage) -> None:
+        if self.lifecycle is not None:
+            self.lifecycle.take_session_timeout(session_timeout_ms(image), data_loop_lag_ms_max(image))
+
+    def _state_changed(self, state: LifecycleState) -> None:
+        self._events.state(state, self.broker_epoch)
 
     # --- looking -------------------------------------------------------------------------------
+
+    def ask_controller(self, request: Request, timeout_ms: int, done: Done[Response]) -> None:
+        """Asks the active controller; `done` is called once the image here has what it did."""
+        self.forwarder.ask(request, timeout_ms, done)
 
     @property
     def forwarder(self) -> ControllerForwarder:
@@ -288,18 +304,23 @@ class ControlPlane:
 
     @property
     def broker_epoch(self) -> int:
-        return NO_EPOCH if self.life is None else self.life.epoch
+        return NO_EPOCH if self.lifecycle is None else self.lifecycle.epoch
 
-    @property
-    def lease_end_ms(self) -> int:
-        """Until then this broker has surely not been fenced for its silence."""
-        return 0 if self.life is None else self.life.lease_end_ms
+    def note_applied(self, offset: int, is_urgent: bool) -> None:
+        """Passes on how far the data loop has applied the metadata."""
+        if self.lifecycle is not None:
+            self.lifecycle.note_applied(offset, is_urgent)
+
+    def await_settled(self, offset: int) -> None:
+        """Has the controller asked until every other broker has applied what it lost up to this offset."""
+        if self.lifecycle is not None:
+            self.lifecycle.await_settled(offset)
 
     def status(self) -> ControlStatus:
         image = self.replica.image
         own = image.brokers.get(self.settings.node_id)
         raft = None if self.raft is None else self.raft.status
-        life = self.life
+        lifecycle = self.lifecycle
         return ControlStatus(
             role="observer" if raft is None else ROLE_WORDS[raft.role],
             leader_id=image.controller_id if raft is None else raft.leader_id,
@@ -311,47 +332,45 @@ class ControlPlane:
             brokers=len(image.brokers),
             brokers_fenced=sum(broker.fenced for broker in image.brokers.values()),
             is_fenced=own is None or own.fenced,
-            heartbeats=0 if life is None else life.heartbeats,
-            heartbeats_failed=0 if life is None else life.heartbeats_failed,
+            heartbeats=0 if lifecycle is None else lifecycle.heartbeats,
+            heartbeats_failed=0 if lifecycle is None else lifecycle.heartbeats_failed,
+            refused=self._refusals.counts,
+            unproven=self._refusals.unproven,
         )
 
-    def _tell_status(self) -> None:
-        """Every now and then, for whoever looks at metrics."""
+    def _report_status(self) -> None:
+        """Reports the status for metrics, now and every `STATUS_INTERVAL_MS`."""
         status = self.status()
         lag_s = 0.0 if self.probe is None else self.probe.lag_ms() / 1000
         self._events.status(status, lag_s)
-        self._scheduler.call_at(self._clock.monotonic_ms() + STATUS_INTERVAL_MS, self._tell_status)
+        self._scheduler.call_at(self._clock.monotonic_ms() + STATUS_INTERVAL_MS, self._report_status)
 
     # --- stopping ------------------------------------------------------------------------------
 
-    async def leave(self, timeout_s: float) -> None:
-        """Hands over what this broker leads, for as long as that may take."""
-        if self.life is None:
+    async def shut_down_broker(self, timeout_s: float) -> None:
+        """Performs the controlled shutdown: hands over what this broker leads, within the timeout."""
+        if self.lifecycle is None:
             return
-        left = asyncio.Event()
-        self.life.leave(left.set)
+        done = asyncio.Event()
+        self.lifecycle.shut_down(done.set)
         try:
-            await asyncio.wait_for(left.wait(), timeout_s)
+            await asyncio.wait_for(done.wait(), timeout_s)
         except TimeoutError:
             return
 
     async def stop(self) -> None:
         """Takes part no more.  Safe to call whatever has been started."""
-        if self.life is not None:
-            self.life.stop()
+        if self.lifecycle is not None:
+            self.lifecycle.stop()
         if self.probe is not None:
             self.probe.stop()
-        await self._hand_over_office()
+        await self._hand_over_quorum()
         if self._watcher is not None:
             await self._watcher.stop()
         if self._forwarder is not None:
             self._forwarder.close()
         if self.raft is not None:
             self.raft.stop()
-        if self.broker_service is not None:
-            self.broker_service.close()
-        if self.gateway is not None:
-            await self.gateway.stop(STOP_GRACE_SECONDS)
         if self.server is not None:
             await self.server.stop(STOP_GRACE_SECONDS)
         if self._transport is not None:
@@ -361,7 +380,7 @@ class ControlPlane:
             await self.channels.close()
         self._executor.close()
 
-    async def _hand_over_office(self) -> None:
+    async def _hand_over_quorum(self) -> None:
         raft = self.raft
         if raft is None or raft.status.role is not Role.LEADER:
             return
@@ -382,11 +401,6 @@ def controller_config(settings: NodeSettings, identity: Identity) -> ControllerC
         controller_id=settings.node_id,
         cluster_id=identity.cluster_id,
         bootstrap_group_level=GROUP_LEVEL_CONSUMER,
-        session_timeout_ms=settings.broker_session_timeout_ms,
-        data_loop_lag_ms_max=settings.broker_session_timeout_ms * 2 // 3,
-        num_partitions=settings.num_partitions,
-        default_replication_factor=settings.default_replication_factor,
-        min_insync_replicas=settings.min_insync_replicas,
-        unclean_leader_election=settings.unclean_leader_election,
+        cluster_settings=settings.cluster_settings,
         leader_balance_interval_ms=settings.leader_balance_interval_s * SECOND_MS,
     )

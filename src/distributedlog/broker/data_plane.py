@@ -11,54 +11,78 @@ Called on the data loop only, in this order.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from distributedlog.broker.addresses import WILDCARDS
-from distributedlog.broker.addresses import Endpoint as Address
-from distributedlog.broker.admission import ServerLimits
 from distributedlog.broker.bridge import ControllerBridge, MetadataView
-from distributedlog.broker.delayed import Delayed
-from distributedlog.broker.descriptors import raise_limit, share
-from distributedlog.broker.dispatch import HANDLERS
-from distributedlog.broker.fetch_sessions import FetchSessionCache
-from distributedlog.broker.gateway.late import GATEWAY_LISTENER, LateBrokerService
-from distributedlog.broker.late_coordinators import LateCoordinators
-from distributedlog.broker.loops import LoopScheduler
-from distributedlog.broker.metrics import OTHER, TOPICS_MAX, BrokerMetrics, Family, FamilyKind, Sample, one
-from distributedlog.broker.partitions import PartitionSet, PostingExecutor
-from distributedlog.broker.producer_ids import ProducerIds
-from distributedlog.broker.quotas import ClientQuotas
-from distributedlog.broker.server import KafkaServer
+from distributedlog.broker.cluster.lease_grant import LeaseGrant
+from distributedlog.broker.coordination.late_coordinators import LateCoordinators
+from distributedlog.broker.coordination.lease import CoordinatorLease
+from distributedlog.broker.coordination.producer_ids import ProducerIds
+from distributedlog.broker.loops import LoopScheduler, PostingExecutor
+from distributedlog.broker.net.admission import ServerLimits
+from distributedlog.broker.net.descriptors import raise_limit, share
+from distributedlog.broker.net.dispatch import HANDLERS
+from distributedlog.broker.net.server import KafkaServer
+from distributedlog.broker.net.warming import PageWarmer
+from distributedlog.broker.observability.metrics import (
+    OTHER,
+    TOPICS_MAX,
+    BrokerMetrics,
+    Family,
+    FamilyKind,
+    Sample,
+    one,
+)
+from distributedlog.broker.peers.authentication import SecretHolder
+from distributedlog.broker.quotas.client_quotas import ClientQuotas
+from distributedlog.broker.replicas.delayed import Purgatory
+from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
+from distributedlog.broker.replicas.isr_changes import IsrChanges
+from distributedlog.broker.replicas.partitions import PartitionSet
+from distributedlog.broker.replicas.replica_fetcher_manager import FetchLimits, ReplicaFetcherManager
+from distributedlog.broker.replicas.replication_metrics import ReplicationMetrics
+from distributedlog.broker.replicas.step_queue import StepQueue
 from distributedlog.broker.services import Services
-from distributedlog.broker.settings import NodeSettings
-from distributedlog.broker.warming import PageWarmer
 from distributedlog.controller.image import Endpoint, MetadataImage
 from distributedlog.controller.persistent_map import changes
 from distributedlog.controller.requests import AllocateProducerIdsRequest, ProducerIdBlock
+from distributedlog.model.cluster_secret import ClusterSecrets
+from distributedlog.model.errors import BrokerUnreachableError
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.disk import Disk
 from distributedlog.ports.executor import Done, Executor, Outcome, SystemExecutor
 from distributedlog.ports.randomness import Randomness
+from distributedlog.settings.addresses import WILDCARDS
+from distributedlog.settings.addresses import Endpoint as Address
+from distributedlog.settings.node_settings import NodeSettings
 
 if TYPE_CHECKING:
-    from distributedlog.broker.coordinators import GroupCoordinators
-    from distributedlog.broker.gateway.service import BrokerService
+    from distributedlog.broker.coordination.coordinators import GroupCoordinators
+    from distributedlog.client.connection import Connection
 
 T = TypeVar("T")
 
 BLOCKING_THREADS: Final = 4
+PREPARATIONS_MAX: Final = 2
+"""How many batches are prepared at a time; beside a search, a thread is left to those who sync."""
+PEER_CONNECT_TIMEOUT_MS: Final = 5_000
+FRAME_OVERHEAD: Final = 1024 * 1024
+"""What a fetch response has beside records."""
 
 
 class TimedExecutor(PostingExecutor):
     """Tells how long each piece of blocking work took: on this loop all of it is there to sync something."""
 
-    def __init__(self, executor: Executor, scheduler: LoopScheduler, tell: Callable[[float], None]) -> None:
+    def __init__(
+        self, executor: Executor, scheduler: LoopScheduler, measured: Callable[[float], None]
+    ) -> None:
         super().__init__(executor, scheduler)
-        self._tell = tell
+        self._measured = measured
 
     def run_blocking(self, work: Callable[[], T], done: Done[T]) -> None:
         seconds = 0.0
@@ -71,11 +95,11 @@ class TimedExecutor(PostingExecutor):
             finally:
                 seconds = perf_counter() - started
 
-        def told(outcome: Outcome[T]) -> None:
-            self._tell(seconds)
+        def finished(outcome: Outcome[T]) -> None:
+            self._measured(seconds)
             done(outcome)
 
-        super().run_blocking(timed, told)
+        super().run_blocking(timed, finished)
 
 
 class DataPlane:
@@ -88,9 +112,10 @@ class DataPlane:
         clock: Clock,
         randomness: Randomness,
         metrics: BrokerMetrics,
+        secrets: Callable[[], ClusterSecrets],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """`failed` is told on the loop when the data directory is out of use."""
+        """`failed` is called on the loop when the data directory is out of use."""
         self._settings = settings
         self._loop = loop
         self._clock = clock
@@ -104,7 +129,11 @@ class DataPlane:
         self._services: Services | None = None
         self._producer_ids: ProducerIds | None = None
         self._groups: LateCoordinators | None = None
-        self._quotas = ClientQuotas(default_partitions=settings.num_partitions)
+        self._lease: CoordinatorLease | None = None
+        self._quotas = ClientQuotas()
+        self._secrets = secrets
+        self._fetchers: ReplicaFetcherManager | None = None
+        self._isr_changes: IsrChanges | None = None
         self._descriptors = share(raise_limit(), settings.connections_max)
         self.partitions = PartitionSet.open(
             disk,
@@ -114,10 +143,12 @@ class DataPlane:
             randomness=randomness,
             scheduler=self._scheduler,
             executor=TimedExecutor(self._executor, self._scheduler, metrics.synced),
+            maker=PostingExecutor(self._executor, self._scheduler),
             on_failure=failed,
         )
         metrics.add_source(self._families)
-        metrics.add_source(self.partitions.upkeep.families)
+        metrics.add_source(self.partitions.maintenance.families)
+        metrics.add_source(self.partitions.faults.families)
         metrics.add_source(self._quotas.families)
 
     # --- starting ------------------------------------------------------------------------------
@@ -126,10 +157,17 @@ class DataPlane:
         self,
         view: MetadataView,
         controller: ControllerBridge,
+        cluster_id: str,
         broker_epoch: Callable[[], int],
-        lease_end_ms: Callable[[], int],
+        *,
+        tell_applied: Callable[[int, bool], None],
+        await_settled: Callable[[int], None],
     ) -> tuple[Endpoint, ...]:
-        """Takes the addresses under which clients will find this broker."""
+        """Takes the addresses under which clients will find this broker.
+
+        The callbacks tell the controller what this loop has applied, and ask it what others have
+        (`CoordinatorLease`).
+        """
         settings = self._settings
 
         async def fetch_block() -> ProducerIdBlock:
@@ -138,24 +176,35 @@ class DataPlane:
             assert isinstance(block, ProducerIdBlock)
             return block
 
+        holder = SecretHolder(cluster_id, settings.node_id, self._secrets, os.urandom)
+        self._start_replication(view, controller, broker_epoch, holder)
         self._producer_ids = ProducerIds(fetch_block)
-        self._groups = LateCoordinators(
-            partial(self._new_coordinators, view, lease_end_ms), self.partitions.signals
+        lease = self._lease = CoordinatorLease(
+            lambda: view.image,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            tell_applied=tell_applied,
+            await_settled=await_settled,
         )
+        self._groups = LateCoordinators(partial(self._new_coordinators, view, lease), self.partitions.signals)
         self._metrics.add_source(self._groups.families)
+        executor = PostingExecutor(self._executor, self._scheduler)
         services = self._services = Services(
             settings=settings,
             clock=self._clock,
             metadata=view,
             controller=controller,
             partitions=self.partitions,
-            delayed=Delayed(self.partitions.signals, clock=self._clock, scheduler=self._scheduler),
+            purgatory=Purgatory(self.partitions.signals, clock=self._clock, scheduler=self._scheduler),
+            searches=StepQueue(executor),
+            preparations=StepQueue(executor, running_max=PREPARATIONS_MAX),
             fetch_sessions=FetchSessionCache(settings.fetch_session_slots_max, randomness=self._randomness),
             producer_ids=self._producer_ids,
             groups=self._groups,
             metrics=self._metrics,
+            secret_holder=holder,
         )
-        warmer = PageWarmer(PostingExecutor(self._executor, self._scheduler))
+        warmer = PageWarmer(executor)
         limits = replace(ServerLimits.of(settings), connections_max=self._descriptors.connections_max)
         self._server = KafkaServer(
             settings,
@@ -169,8 +218,62 @@ class DataPlane:
         self._server.bind()
         return advertised(settings, self._server.addresses)
 
-    def _new_coordinators(self, view: MetadataView, lease_end_ms: Callable[[], int]) -> "GroupCoordinators":
-        from distributedlog.broker.coordinators import GroupCoordinators, group_config
+    def _start_replication(
+        self,
+        view: MetadataView,
+        controller: ControllerBridge,
+        broker_epoch: Callable[[], int],
+        holder: SecretHolder,
+    ) -> None:
+        settings, signals = self._settings, self.partitions.signals
+        limits = FetchLimits(
+            partition_bytes=settings.replica_fetch_bytes_max,
+            response_bytes=settings.replica_fetch_response_bytes_max,
+            wait_ms=settings.replica_fetch_wait_ms_max,
+            timeout_ms=settings.replica_socket_timeout_ms,
+        )
+
+        async def connect(broker_id: int) -> "Connection":
+            from distributedlog.broker.peers.connecting import connect_to_peer  # with one broker nobody does
+
+            broker = view.image.brokers.get(broker_id)
+            if broker is None:
+                raise BrokerUnreachableError(f"broker {broker_id} is not registered")
+            return await connect_to_peer(
+                broker,
+                settings.listeners[0].name,
+                holder,
+                broker_epoch(),
+                timeout_ms=PEER_CONNECT_TIMEOUT_MS,
+                frame_bytes_max=limits.response_bytes + settings.log.max_message_bytes + FRAME_OVERHEAD,
+            )
+
+        self._fetchers = ReplicaFetcherManager(
+            signals,
+            node_id=settings.node_id,
+            broker_epoch=broker_epoch,
+            connect=connect,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            limits=limits,
+        )
+        self._isr_changes = IsrChanges(
+            settings.node_id,
+            signals,
+            ask=controller.submit,
+            image=lambda: view.image,
+            broker_epoch=broker_epoch,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            lag_ms_max=settings.replica_lag_ms_max,
+            timeout_ms=settings.request_timeout_ms,
+        )
+        self._metrics.add_source(
+            ReplicationMetrics(self.partitions, self._fetchers, self._isr_changes).families
+        )
+
+    def _new_coordinators(self, view: MetadataView, lease: CoordinatorLease) -> "GroupCoordinators":
+        from distributedlog.broker.coordination.coordinators import GroupCoordinators, group_config
 
         return GroupCoordinators(
             group_config(self._settings),
@@ -180,7 +283,7 @@ class DataPlane:
             scheduler=self._scheduler,
             executor=PostingExecutor(self._executor, self._scheduler),
             randomness=self._randomness,
-            lease_end_ms=lease_end_ms,
+            lease=lease,
         )
 
     def serve(self) -> None:
@@ -206,21 +309,6 @@ class DataPlane:
         assert self._server is not None
         return str(self._server.addresses[self._settings.listeners[0].name])
 
-    def gateway_service(self, why_not_ready: Callable[[], str | None]) -> LateBrokerService:
-        """What the gateway serves, on the control loop, of what is here.  After `start`."""
-        assert self._services is not None
-        services = self._services
-
-        def make() -> "BrokerService":
-            from distributedlog.broker.gateway.bridge import GatewayBridge
-            from distributedlog.broker.gateway.service import BrokerService
-
-            executor = PostingExecutor(self._executor, self._scheduler)
-            bridge = GatewayBridge(services, self._loop, executor, self._metrics, why_not_ready, self._quotas)
-            return BrokerService(bridge, first_partition=self._settings.node_id)
-
-        return LateBrokerService(make)
-
     def follow(self, view: MetadataView, done: Callable[[], None]) -> None:
         """Makes the partitions what the present image says, and then what every later one says."""
         if self._follows:
@@ -241,9 +329,15 @@ class DataPlane:
                 self._metrics.forget_topic(name)
             if removed and self._groups is not None:
                 self._groups.topics_removed(removed)
+        if self._lease is not None:
+            self._lease.note_applied(image.offset)
+
+    def take_lease(self, grant: LeaseGrant) -> None:
+        if self._lease is not None:
+            self._lease.take(grant)
 
     def _families(self) -> Iterator[Family]:
-        """What a scrape shows of the partitions."""
+        """Returns what a scrape shows of the partitions."""
         sizes: dict[str, int] = {}
         leading = 0
         for partition in self.partitions:
@@ -255,6 +349,8 @@ class DataPlane:
         yield one(gauge, "dlog_partitions_leading", "Partitions that this broker leads.", leading)
         unavailable = len(self.partitions.unavailable)
         yield one(gauge, "dlog_partitions_unavailable", "Replicas whose log cannot be opened.", unavailable)
+        strays = len(self.partitions.store.strays.since_ms)
+        yield one(gauge, "dlog_stray_logs", "Logs of no known topic, kept for a while.", strays)
         samples = [Sample({"topic": topic}, size) for topic, size in sizes.items()]
         yield Family(gauge, "dlog_log_size_bytes", "Bytes of a topic's logs on this broker.", samples)
 
@@ -263,9 +359,17 @@ class DataPlane:
     async def drain(self, timeout_ms: int) -> None:
         if self._server is not None:
             await self._server.stop(timeout_ms)
+        if self._services is not None:
+            # What was not prepared by now is not appended any more: the logs are closed next.
+            self._services.searches.close()
+            self._services.preparations.close()
 
     def close(self, *, broker_epoch: int, cleanly: bool) -> None:
         """Blocks until the logs are closed."""
+        if self._fetchers is not None:
+            self._fetchers.close()
+        if self._isr_changes is not None:
+            self._isr_changes.close()
         if self._producer_ids is not None:
             self._producer_ids.close()
         if self._groups is not None:
@@ -278,15 +382,9 @@ class DataPlane:
 
 
 def advertised(settings: NodeSettings, bound: dict[str, Address]) -> tuple[Endpoint, ...]:
-    """What clients are told to connect to.  A port that was chosen free is known only now."""
+    """Returns what clients are told to connect to.  A port that was chosen free is known only now."""
     found = []
     for name, host, port in settings.advertised_listeners:
         assert host not in WILDCARDS, "the settings refuse these"
         found.append(Endpoint(name, host, port or bound[name].port))
     return tuple(found)
-
-
-def advertised_gateway(settings: NodeSettings, bound: Address) -> Endpoint:
-    """Where other brokers tell their callers to find this one's gateway."""
-    host = settings.advertised_listeners[0].host if bound.host in WILDCARDS else bound.host
-    return Endpoint(GATEWAY_LISTENER, host, bound.port)

@@ -2,7 +2,8 @@
 
     console   2026-01-31T12:00:00.123Z  WARN   node 1  control  raft_driver  the disk is slow  seconds=2.1
     json      {"time": "2026-01-31T12:00:00.123Z", "level": "warning", "node": 1, "plane": "control",
-               "logger": "distributedlog.broker.raft_driver", "message": "the disk is slow", "seconds": 2.1}
+               "logger": "distributedlog.broker.cluster.raft_driver", "message": "the disk is slow",
+               "seconds": 2.1}
 
 Modules log with the standard library (`logging.getLogger(__name__)`); fields of their own go into
 `extra={"fields": {...}}`.  The plane is known from the thread.  What peers wrote may be in a message: control
@@ -85,8 +86,8 @@ class ConsoleFormatter(logging.Formatter):
 
 
 def _time_of(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    time = datetime.fromtimestamp(record.created, UTC)
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03d}Z"
 
 
 def _plane_of(record: logging.LogRecord) -> str:

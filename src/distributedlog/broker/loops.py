@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from distributedlog.ports.clock import Clock
+from distributedlog.ports.executor import Done, Executor, Outcome
+from distributedlog.ports.scheduler import Scheduler
 
 T = TypeVar("T")
 JOIN_SECONDS_MAX = 10.0
@@ -27,6 +29,29 @@ class LoopScheduler:
 
     def post(self, callback: Callable[[], None]) -> None:
         post(self._loop, callback)
+
+
+class PostingExecutor:
+    """An executor whose outcomes come back on the loop that the scheduler stands for."""
+
+    def __init__(self, executor: Executor, scheduler: Scheduler) -> None:
+        self._executor = executor
+        self._scheduler = scheduler
+
+    def run_blocking(self, work: Callable[[], T], done: Done[T]) -> None:
+        self._executor.run_blocking(work, self._posting(done))
+
+    def run_cpu(self, function: Callable[..., T], arguments: tuple[Any, ...], done: Done[T]) -> None:
+        self._executor.run_cpu(function, arguments, self._posting(done))
+
+    def _posting(self, done: Done[T]) -> Done[T]:
+        def post(outcome: Outcome[T]) -> None:
+            self._scheduler.post(lambda: done(outcome))
+
+        return post
+
+    def close(self) -> None:
+        self._executor.close()
 
 
 def post(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

@@ -4,14 +4,16 @@
     2  listeners are bound, so that their ports are known; nobody is served yet
     3  the control loop starts: consensus, and the metadata is followed
     4  the broker registers; once its image has caught up, its partitions are made what the image says
-    5  it is let in: clients are served, and whoever started the node is told that it is ready
+    5  it is unfenced: clients are served, and whoever started the node learns that it is ready
 
 Stopping (SIGTERM, SIGINT): leaderships are handed over, clients drained, logs closed so that nothing has to
 be recovered.  A second signal hurries: it ends as a crash would.  When a disk fails, or consensus cannot go
-on, the node says why and ends with exit code 3; nothing is closed as if it were sound.
+on, the node says why and ends with exit code 3; nothing is closed as if it were sound.  So it does when its
+directory is removed under it, which the open files alone would not tell for a long time.
 """
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -20,23 +22,27 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from distributedlog.broker.bridge import ControllerBridge, MetadataView
+from distributedlog.broker.bridge import ControllerBridge, ImagePublisher, MetadataView
+from distributedlog.broker.cluster.lease_grant import LeaseGrant
+from distributedlog.broker.cluster.lifecycle import NO_EPOCH, LifecycleState
 from distributedlog.broker.control_plane import ControlEvents, ControlPlane
-from distributedlog.broker.directory import load_identity
-from distributedlog.broker.lifecycle import LifeState
 from distributedlog.broker.loops import ControlThread, post
-from distributedlog.broker.metrics import BrokerMetrics, ControlStatus
+from distributedlog.broker.observability.metrics import BrokerMetrics, ControlStatus
 from distributedlog.broker.ready import ReadyReport
-from distributedlog.broker.settings import NodeSettings
+from distributedlog.controller.replica_faults import ReplicaFault
+from distributedlog.data_directory.identity import check_still_there, load_identity
+from distributedlog.model.errors import DlogError
 from distributedlog.ports.clock import SystemClock
-from distributedlog.ports.disk import Lock, SystemDisk
+from distributedlog.ports.disk import DIRECTORY_MODE, Lock, SystemDisk
 from distributedlog.ports.randomness import SystemRandomness
+from distributedlog.settings.node_settings import NodeSettings
+from distributedlog.settings.secret_file import SecretFile
 from distributedlog.storage.checkpoints import LOCK_FILE
 from distributedlog.storage.files import Files
 
 if TYPE_CHECKING:
     from distributedlog.broker.data_plane import DataPlane
-    from distributedlog.broker.ops import OpsServer
+    from distributedlog.broker.observability.operations import OperationsServer
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +50,8 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 3
 EXIT_HURRIED: Final = 130
 METADATA_FILES_MAX: Final = 64
+DIRECTORY_CHECK_SECONDS: Final = 2.0
+"""The interval between two looks at whether the node's directory is still there."""
 
 
 class Node:
@@ -57,32 +65,39 @@ class Node:
         self._randomness = SystemRandomness()
         self._files = Files(self._disk, open_files_max=METADATA_FILES_MAX)
         self._identity = load_identity(self._files, settings, clock=self._clock, randomness=self._randomness)
+        _make_private(settings.data_dir)
         self._metrics = BrokerMetrics()
-        self._view = MetadataView(loop)
+        self._view = MetadataView()
+        publisher = ImagePublisher(loop, self._view.take)
         self._thread = ControlThread()
         self._stopping = asyncio.Event()
         self._serving = asyncio.Event()
         self._error: BaseException | None = None
-        self._state = LifeState.OUTSIDE
+        self._state = LifecycleState.UNREGISTERED
+        self._epoch = NO_EPOCH
+        """The broker epoch, as the control loop posted it last."""
         self._lock: Lock | None = None
         self._control = ControlPlane(
             settings,
             self._identity,
             self._files,
+            secrets=SecretFile(settings.secret_path).current,  # each loop has one of its own
             clock=self._clock,
             randomness=self._randomness,
             data_loop=loop,
             events=ControlEvents(
-                image=self._view.publish,
-                state=lambda state: post(loop, partial(self._life_changed, state)),
-                active=_tell_office,
+                image=publisher.publish,
+                state=lambda state, epoch: post(loop, partial(self._lifecycle_changed, state, epoch)),
+                active=_log_activity,
                 failed=lambda error: post(loop, partial(self.fail, error)),
                 status=lambda status, lag_s: post(loop, partial(self._take_status, status, lag_s)),
+                faults_taken=lambda faults: post(loop, partial(self._take_faults, faults)),
+                lease=lambda grant: post(loop, partial(self._take_lease, grant)),
                 prepare=lambda ready: post(loop, partial(self._prepare, ready)),
             ),
         )
         self._data: DataPlane | None = None
-        self._ops: OpsServer | None = None
+        self._ops: OperationsServer | None = None
 
     # --- the whole life ------------------------------------------------------------------------
 
@@ -93,9 +108,10 @@ class Node:
             if self._error is None and not self._stopping.is_set():
                 on_ready(report)
                 logger.info("ready: %s", report.to_json())
+                self._warn_of_settings()
                 await self._settle()
             gc.enable()
-            await self._stopping.wait()
+            await self._until_stopping()
         finally:
             await self._stop()
         if self._error is not None:
@@ -103,11 +119,29 @@ class Node:
             return EXIT_FAILED
         return EXIT_OK
 
+    def _warn_of_settings(self) -> None:
+        from distributedlog.settings.config_layers import find_without_effect
+
+        for warning in find_without_effect(self.settings, self._view.image):
+            logger.warning("%s", warning)
+
+    async def _until_stopping(self) -> None:
+        """Looks after the directory meanwhile, beside the loop: a disk may take its time."""
+        files = Files(self._disk)
+        while not self._stopping.is_set():
+            try:
+                look = partial(check_still_there, files, self.settings, self._identity)
+                await self._loop.run_in_executor(None, look)
+            except DlogError as error:
+                self.fail(error)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), DIRECTORY_CHECK_SECONDS)
+
     def stop(self) -> None:
         self._stopping.set()
 
     def fail(self, error: BaseException) -> None:
-        """Cannot go on; the first reason counts."""
+        """Ends the node, which cannot go on; the first reason counts."""
         if self._error is None:
             self._error = error
         self._stopping.set()
@@ -126,6 +160,7 @@ class Node:
                 clock=self._clock,
                 randomness=self._randomness,
                 metrics=self._metrics,
+                secrets=SecretFile(settings.secret_path).current,
                 failed=self.fail,
             )
         else:
@@ -133,38 +168,38 @@ class Node:
         self._thread.start()
         control = await asyncio.wrap_future(self._thread.submit(self._control.start()))
         ops = await self._start_ops()
-        client, gateway = await self._start_serving()
-        return ReadyReport(settings.node_id, os.getpid(), client, control, gateway, ops, settings.data_dir)
+        client = self._start_serving()
+        return ReadyReport(settings.node_id, os.getpid(), client, control, ops, settings.data_dir)
 
-    async def _start_serving(self) -> tuple[str | None, str | None]:
-        """Listens for clients and for the gateway's callers, and registers where; both addresses."""
+    def _start_serving(self) -> str | None:
+        """Listens for clients and registers where; the address, None for a node that is no broker."""
         data = self._data
         if data is None:
-            gateway = await asyncio.wrap_future(self._thread.submit(self._control.start_gateway(None)))
-            return None, None if gateway is None else str(gateway)
-        from distributedlog.broker.data_plane import advertised_gateway
-
-        bridge = ControllerBridge(self._loop, self._thread.loop, self._control.forwarder)
+            return None
+        control_loop = self._thread.loop
+        bridge = ControllerBridge(self._loop, control_loop, self._control.ask_controller)
         endpoints = data.start(
             self._view,
             bridge,
-            lambda: self._control.broker_epoch,
-            lambda: self._control.lease_end_ms,
+            self._identity.cluster_id,
+            lambda: self._epoch,
+            tell_applied=lambda *told: post(control_loop, partial(self._control.note_applied, *told)),
+            await_settled=lambda offset: post(control_loop, partial(self._control.await_settled, offset)),
         )
-        self._view.on_change(lambda _old, _new: self._serve_if_let_in())
-        service = data.gateway_service(self._why_not_ready)
-        gateway = await asyncio.wrap_future(self._thread.submit(self._control.start_gateway(service)))
-        if gateway is not None:
-            endpoints = (*endpoints, advertised_gateway(self.settings, gateway))
-        post(self._thread.loop, lambda: self._control.join(endpoints))
-        return data.client_address, None if gateway is None else str(gateway)
+        self._view.on_change(lambda _old, _new: self._serve_if_unfenced())
+        was_clean = data.partitions.store.was_clean
+        post(control_loop, lambda: self._control.join(endpoints, was_clean=was_clean))
+        data.partitions.faults.on_fault(
+            lambda fault: post(control_loop, partial(self._control.tell_fault, fault))
+        )
+        return data.client_address
 
     async def _start_ops(self) -> str | None:
         if self.settings.ops_listener is None:
             return None
-        from distributedlog.broker.ops import OpsServer
+        from distributedlog.broker.observability.operations import OperationsServer
 
-        self._ops = OpsServer(self._metrics, self._why_not_ready)
+        self._ops = OperationsServer(self._metrics, self._why_not_ready)
         return str(await self._ops.start(self.settings.ops_listener))
 
     async def _until_serving(self) -> None:
@@ -191,18 +226,24 @@ class Node:
         assert self._data is not None
         self._data.follow(self._view, lambda: post(self._thread.loop, ready))
 
-    def _life_changed(self, state: LifeState) -> None:
-        logger.info("the broker is %s", state.value)
-        self._state = state
-        self._serve_if_let_in()
-        if self._thread.is_running:
-            self._thread.submit(self._control.set_ready(state is LifeState.SERVING))
+    def _take_faults(self, faults: tuple[ReplicaFault, ...]) -> None:
+        if self._data is not None:
+            self._data.partitions.take_faults(faults)
 
-    def _serve_if_let_in(self) -> None:
-        """Once the cluster has let this broker in, and our own image shows it."""
+    def _take_lease(self, grant: LeaseGrant) -> None:
+        if self._data is not None:
+            self._data.take_lease(grant)
+
+    def _lifecycle_changed(self, state: LifecycleState, epoch: int) -> None:
+        logger.info("the broker is %s", state.value)
+        self._state, self._epoch = state, epoch
+        self._serve_if_unfenced()
+
+    def _serve_if_unfenced(self) -> None:
+        """Serves clients once the cluster has unfenced this broker, and our own image shows it."""
         own = self._view.image.brokers.get(self.settings.node_id)
-        is_shown = own is not None and not own.fenced and own.epoch == self._control.broker_epoch
-        if self._data is not None and self._state is LifeState.SERVING and is_shown:
+        is_shown = own is not None and not own.fenced and own.epoch == self._epoch
+        if self._data is not None and self._state is LifecycleState.RUNNING and is_shown:
             self._data.serve()
             self._serving.set()
 
@@ -213,7 +254,7 @@ class Node:
     def _why_not_ready(self) -> str | None:
         if self._stopping.is_set():
             return "stopping"
-        if self.settings.is_broker and self._state is not LifeState.SERVING:
+        if self.settings.is_broker and self._state is not LifecycleState.RUNNING:
             return str(self._state.value)
         return None if self._serving.is_set() else "starting"
 
@@ -223,23 +264,29 @@ class Node:
         drain_s = self.settings.drain_timeout_ms / 1000
         if self._thread.is_running:
             if self._error is None:
-                await asyncio.wrap_future(self._thread.submit(self._control.leave(drain_s)))
+                await asyncio.wrap_future(self._thread.submit(self._control.shut_down_broker(drain_s)))
             if self._data is not None:
                 await self._data.drain(0 if self._error else self.settings.drain_timeout_ms)
-            epoch = self._control.broker_epoch
             await asyncio.wrap_future(self._thread.submit(self._control.stop()))
             self._thread.stop()
-        else:
-            epoch = -1
         if self._ops is not None:
             await self._ops.stop()
         if self._data is not None:
-            self._data.close(broker_epoch=epoch, cleanly=self._error is None)
+            self._data.close(broker_epoch=self._epoch, cleanly=self._error is None)
         if self._lock is not None:
             self._lock.release()
 
 
-def _tell_office(is_active: bool) -> None:
+def _make_private(directory: str) -> None:
+    """A directory of an earlier version may be one that others can read: what it holds is nobody else's."""
+    if os.stat(directory).st_mode & 0o077:
+        try:
+            os.chmod(directory, DIRECTORY_MODE)
+        except OSError as error:
+            logger.warning("%s can be read by others, and stays so: %s", directory, error.strerror)
+
+
+def _log_activity(is_active: bool) -> None:
     logger.info(
         "this node is the active controller" if is_active else "this node is no longer the controller"
     )
@@ -253,7 +300,7 @@ def run_node(settings: NodeSettings, *, on_ready: Callable[[ReadyReport], None])
         node = Node(settings, loop)
         signals = 0
 
-        def told_to_stop() -> None:
+        def stop_requested() -> None:
             nonlocal signals
             signals += 1
             if signals > 1:
@@ -261,7 +308,7 @@ def run_node(settings: NodeSettings, *, on_ready: Callable[[ReadyReport], None])
             node.stop()
 
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, told_to_stop)
+            loop.add_signal_handler(number, stop_requested)
         return await node.run(on_ready)
 
     return asyncio.run(main())

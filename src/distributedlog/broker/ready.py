@@ -1,7 +1,7 @@
 """The ready report: one JSON object that a node writes once it serves, for whoever started it.
 
     {"id": 1, "pid": 123, "client": "127.0.0.1:9092", "control": "127.0.0.1:9093",
-     "gateway": "127.0.0.1:9094", "ops": "127.0.0.1:9644", "data_dir": "..."}
+     "ops": "127.0.0.1:9644", "data_dir": "..."}
 
 The addresses are those in fact listened on, so port 0 of the settings shows as what was chosen.  What is
 turned off is null.  A file is replaced atomically: a reader finds no report or a whole one.  One of an
@@ -20,7 +20,6 @@ class ReadyReport(NamedTuple):
     client: str | None
     """Null for a node that is only a controller."""
     control: str
-    gateway: str | None
     ops: str | None
     data_dir: str
 
@@ -29,7 +28,8 @@ class ReadyReport(NamedTuple):
 
 
 def remove_old_report(path: str) -> None:
-    """What cannot be removed cannot be replaced either, and is complained of then."""
+    """Removes the report of another run; what cannot be removed cannot be replaced either, and is reported
+    then."""
     with contextlib.suppress(OSError):
         os.unlink(path)
 

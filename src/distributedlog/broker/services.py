@@ -3,35 +3,37 @@
 Everything in it belongs to the data loop, and is used from no other thread.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from distributedlog.broker.coordinators import Coordinator
-    from distributedlog.broker.delayed import Delayed
-    from distributedlog.broker.fetch_sessions import FetchSessionCache
-    from distributedlog.broker.partitions import PartitionSet
-    from distributedlog.broker.producer_ids import ProducerIds
-    from distributedlog.broker.settings import NodeSettings
+    from distributedlog.broker.coordination.coordinators import Coordinator
+    from distributedlog.broker.coordination.producer_ids import ProducerIds
+    from distributedlog.broker.peers.authentication import SecretHolder
+    from distributedlog.broker.replicas.delayed import Purgatory
+    from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
+    from distributedlog.broker.replicas.partitions import PartitionSet
+    from distributedlog.broker.replicas.step_queue import StepQueue
     from distributedlog.controller.image import MetadataImage
     from distributedlog.controller.requests import Request, Response
     from distributedlog.groups.requests import Reply
     from distributedlog.groups.requests import Request as GroupRequest
     from distributedlog.ports.clock import Clock
     from distributedlog.ports.executor import Done
+    from distributedlog.settings.node_settings import NodeSettings
 
 
 class Metadata(Protocol):
     @property
     def image(self) -> "MetadataImage":
-        """The newest image this loop has been given.  Immutable: take it once and answer from it."""
+        """The newest image this loop has been given.  Immutable: take it once for all of a response."""
         ...
 
 
 class Controller(Protocol):
     async def ask(self, request: "Request", timeout_ms: int) -> "Response":
-        """The active controller's answer, once this broker's image has what it did; else a DlogError."""
+        """Returns the active controller's reply, once this broker's image has what it did."""
         ...
 
 
@@ -39,7 +41,8 @@ class Groups(Protocol):
     """The groups that this broker coordinates."""
 
     def submit(self, group_id: str, request: "GroupRequest", deadline_ms: int, done: "Done[Reply]") -> None:
-        """`done` gets the reply once what it says is committed, or the error to tell the client."""
+        """Submits a request; `done` gets the reply once what it says is committed, or the error for the
+        client."""
         ...
 
     def all_active(self) -> "Iterator[Coordinator]":
@@ -49,6 +52,10 @@ class Groups(Protocol):
     @property
     def is_loading(self) -> bool: ...
 
+    def unreadable_counts(self) -> Mapping[int, int]:
+        """How many records of each partition of the offsets topic could not be read, where any."""
+        ...
+
 
 class TrafficMetrics(Protocol):
     """What handlers count."""
@@ -56,6 +63,8 @@ class TrafficMetrics(Protocol):
     def produced(self, topic: str, records: int, size_bytes: int) -> None: ...
 
     def fetched(self, topic: str, records: int, size_bytes: int) -> None: ...
+
+    def peer_refused(self) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,8 +76,14 @@ class Services:
     metadata: Metadata
     controller: Controller
     partitions: "PartitionSet"
-    delayed: "Delayed"
+    purgatory: "Purgatory"
+    searches: "StepQueue"
+    """Batches opened to find a time."""
+    preparations: "StepQueue"
+    """Batches prepared to be appended."""
     fetch_sessions: "FetchSessionCache"
     producer_ids: "ProducerIds"
     groups: Groups
     metrics: TrafficMetrics
+    secret_holder: "SecretHolder"
+    """What this broker proves to others with, and verifies by."""

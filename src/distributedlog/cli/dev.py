@@ -6,9 +6,11 @@ data itself.  The manifest in the data directory (`dev_manifest`) keeps ids and 
 
 When every broker serves, the ready file is written; and again when one that died serves anew:
 
-    {"bootstrap": "127.0.0.1:9092,127.0.0.1:9093", "console": null,
-     "brokers": [{"id": 1, "pid": 123, "client": "127.0.0.1:9092", "control": "…", "gateway": "…", "ops": "…",
+    {"bootstrap": "127.0.0.1:9092,127.0.0.1:9093", "console": null, "gateway": "127.0.0.1:…",
+     "brokers": [{"id": 1, "pid": 123, "client": "127.0.0.1:9092", "control": "…", "ops": "…",
                   "data_dir": "…"}, …]}
+
+The gateway is a process beside the brokers, started when all of them serve; nobody waits for it.
 """
 
 import contextlib
@@ -29,8 +31,10 @@ import click
 import distributedlog
 from distributedlog.cli.dev_manifest import (
     BROKERS_MAX,
+    META_PROPERTIES_FILE,
     PORT_DEFAULT,
     PORT_MAX,
+    SECRET_FILE,
     DevNode,
     Manifest,
     load_manifest,
@@ -38,9 +42,10 @@ from distributedlog.cli.dev_manifest import (
     save_manifest,
     settle_manifest,
 )
-from distributedlog.cli.overrides import parse_overrides, set_option
+from distributedlog.cli.key_values import parse_overrides, set_option
 from distributedlog.cli.ports import LOOPBACK, PortReservations
 from distributedlog.cli.supervisor import Death, Plan, Report, Supervisor
+from distributedlog.model.errors import StorageError
 
 OURS: Final = (
     "node.id",
@@ -50,9 +55,9 @@ OURS: Final = (
     "listeners",
     "advertised.listeners",
     "control.listener",
-    "gateway.listener",
     "ops.listener",
     "controller.quorum.voters",
+    "cluster.secret.file",
     "insecure",
 )
 """Settings that `dlog dev` decides."""
@@ -89,6 +94,7 @@ STOP_SLACK_SECONDS: Final = 15.0
 @click.option(
     "--auto-create/--no-auto-create", default=True, show_default=True, help="Create topics on first use."
 )
+@click.option("--no-gateway", is_flag=True, help="Start no gRPC gateway beside the brokers.")
 @set_option
 def dev(
     brokers: int | None,
@@ -97,6 +103,7 @@ def dev(
     ready_file: str | None,
     no_restart: bool,
     auto_create: bool,
+    no_gateway: bool,
     settings: tuple[str, ...],
 ) -> int:
     """Run a cluster on this machine until Ctrl-C.
@@ -119,20 +126,27 @@ def dev(
     with _handled(_leave), _directory(data_dir) as directory, PortReservations() as reservations:
         manifest = settle_manifest(directory, brokers, port, reservations)
         drain_seconds = _check_settings(directory, manifest, overrides)
+        _check_nothing_lost(directory, manifest)
+        _make_secret(directory)
         manifest = _format(directory, manifest, overrides)
-        told = _Teller(directory, ready_file, is_kept=data_dir is not None)
-        told.forget_old_report()
+        gateway = None if no_gateway else f"{LOOPBACK}:{manifest.gateway}"
+        reporter = _Reporter(directory, ready_file, gateway, manifest, is_kept=data_dir is not None)
+        nodes = {node.id: node for node in manifest.nodes}
+        reporter.forget_old_report()
         plans = [
             Plan(node.id, _arguments(directory, manifest, node, overrides), node.log_path(directory))
             for node in manifest.nodes
         ]
+        if gateway is not None:
+            plans.append(_gateway_plan(directory, manifest, gateway))
         supervisor = Supervisor(
             plans,
             _start_command,
-            told,
+            reporter,
             environment=_environment(),
             restarts=not no_restart,
             stop_seconds_max=drain_seconds + STOP_SLACK_SECONDS,
+            lost=lambda plan: None if plan.is_companion else lost_directory(directory, nodes[plan.node_id]),
         )
         with _handled(lambda number, frame: supervisor.stop()):
             return supervisor.run()
@@ -143,27 +157,59 @@ def dev(
 
 @contextlib.contextmanager
 def _directory(data_dir: str | None) -> Iterator[str]:
-    """Locked; a temporary one is removed at the end."""
+    """Locks and yields the directory; a temporary one is removed at the end."""
     directory = os.path.abspath(data_dir) if data_dir else tempfile.mkdtemp(prefix="dlog-dev-")
     try:
-        lock = lock_directory(directory)
+        mask = os.umask(0o077)  # also for what the nodes write: logs, directories
         try:
-            yield directory
+            lock = lock_directory(directory)
+            if load_manifest(directory) is not None:
+                os.chmod(directory, 0o700)  # of an earlier version; one that is not ours is left as it is
+            try:
+                yield directory
+            finally:
+                os.close(lock)
         finally:
-            os.close(lock)
+            os.umask(mask)
     finally:
         if data_dir is None:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _check_nothing_lost(directory: str, manifest: Manifest) -> None:
+    """A node that was here and whose directory is gone must not come back as a new and empty one."""
+    for node in manifest.nodes if manifest.formatted else ():
+        lost = lost_directory(directory, node)
+        if lost is not None:
+            raise StorageError(lost)
+
+
+def lost_directory(directory: str, node: DevNode) -> str | None:
+    """Returns what to say of a node's directory that was made and is not there any more."""
+    own = node.data_dir(directory)
+    if os.path.exists(os.path.join(own, META_PROPERTIES_FILE)):
+        return None
+    return (
+        f"the directory of node {node.id}, {own}, is gone, with all that only this node held: bring it back "
+        "from a copy, or begin anew with another --data-dir"
+    )
+
+
+def _make_secret(directory: str) -> None:
+    """One for all nodes, also in a directory of before there were secrets."""
+    from distributedlog.settings.secret_file import make_secret_file
+
+    make_secret_file(os.path.join(directory, SECRET_FILE))
 
 
 def _format(directory: str, manifest: Manifest, overrides: dict[str, str]) -> Manifest:
     """Makes the nodes' directories if this is the first time; writes the manifest down."""
     if not manifest.formatted:
         save_manifest(directory, manifest)
-        if len(manifest.nodes) > 1:  # the only voter makes its own
+        if len(manifest.nodes) > 1:  # the only voter makes its own, and is formatted once it serves
             _format_all(directory, manifest, overrides)
-        manifest = replace(manifest, formatted=True)
-        save_manifest(directory, manifest)
+            manifest = replace(manifest, formatted=True)
+            save_manifest(directory, manifest)
     elif manifest != load_manifest(directory):
         save_manifest(directory, manifest)  # clients' ports were moved
     return manifest
@@ -182,9 +228,9 @@ def _format_all(directory: str, manifest: Manifest, overrides: dict[str, str]) -
         for node in manifest.nodes
     ]
     for node, process in zip(manifest.nodes, running, strict=True):
-        _, said = process.communicate(timeout=FORMAT_SECONDS_MAX)
+        _, output = process.communicate(timeout=FORMAT_SECONDS_MAX)
         if process.returncode:
-            lines = said.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+            lines = output.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
             raise click.ClickException(f"node {node.id}'s directory could not be made: {lines[-1]}")
 
 
@@ -200,7 +246,15 @@ def _format_command() -> list[str]:
     return [*_dlog(), "server", "format", "--ignore-formatted"]
 
 
+def _gateway_plan(directory: str, manifest: Manifest, gateway: str) -> Plan:
+    bootstrap = ",".join(f"{LOOPBACK}:{node.client}" for node in manifest.nodes)
+    arguments = ("--bootstrap", bootstrap, "--listen", gateway)
+    return Plan(0, arguments, manifest.gateway_log_path(directory), is_companion=True)
+
+
 def _start_command(plan: Plan, ready_fd: int) -> list[str]:
+    if plan.is_companion:
+        return [*_dlog(), "gateway", "--ready-fd", str(ready_fd), *plan.arguments]
     return [*_dlog(), "server", "start", "--ready-fd", str(ready_fd), *plan.arguments]
 
 
@@ -224,9 +278,9 @@ def node_settings(
         "listeners": f"PLAINTEXT://{LOOPBACK}:{node.client}",
         "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{node.client}",
         "control.listener": f"{LOOPBACK}:{node.control}",
-        "gateway.listener": f"{LOOPBACK}:{node.gateway}",
         "ops.listener": f"{LOOPBACK}:{node.ops}",
         "controller.quorum.voters": voters,
+        "cluster.secret.file": os.path.join(directory, SECRET_FILE),
     }
     return overrides | ours
 
@@ -239,10 +293,10 @@ def _arguments(
 
 
 def _check_settings(directory: str, manifest: Manifest, overrides: dict[str, str]) -> float:
-    """What is wrong is said here, in one line, and not by every child in its log.  The drain timeout."""
+    """Raises here, in one line, for what every child would say in its log; returns the drain timeout."""
     if "," in directory:
         raise click.UsageError(f"--data-dir {directory}: a comma cannot be in its name")
-    from distributedlog.broker.settings_loading import load_settings
+    from distributedlog.settings.loading import load_settings
 
     nodes = [
         load_settings(None, node_settings(directory, manifest, node, overrides), os.environ)
@@ -253,7 +307,7 @@ def _check_settings(directory: str, manifest: Manifest, overrides: dict[str, str
 
 @contextlib.contextmanager
 def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """What Ctrl-C, SIGTERM and the end of the terminal do meanwhile."""
+    """Handles Ctrl-C, SIGTERM and the end of the terminal meanwhile."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, handler) for number in signals}
     try:
@@ -264,37 +318,54 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """As long as there is nothing to stop: ends at once, and what is temporary is removed."""
+    """Ends at once, as long as there is nothing to stop; what is temporary is removed."""
     raise click.exceptions.Exit(0)
 
 
 # --- what is told ------------------------------------------------------------------------------
 
 
-class _Teller:
+class _Reporter:
     """Tells people on stderr, in colour on a terminal, and programs in the ready file."""
 
-    def __init__(self, directory: str, ready_file: str | None, *, is_kept: bool) -> None:
+    def __init__(
+        self,
+        directory: str,
+        ready_file: str | None,
+        gateway: str | None,
+        manifest: Manifest,
+        *,
+        is_kept: bool,
+    ) -> None:
+        self._gateway = gateway
         self._directory = directory
+        self._manifest = manifest
         self._ready_file = os.path.abspath(ready_file) if ready_file else None
         self._is_kept = is_kept
         self._has_greeted = False
 
     def forget_old_report(self) -> None:
-        """Of another run: who waits for the file must not take it for ours."""
+        """Removes the report of another run: who waits for the file must not take it for ours."""
         from distributedlog.broker.ready import remove_old_report
 
         if self._ready_file is not None:
             remove_old_report(self._ready_file)
 
     def started(self, node_id: int, pid: int) -> None:
-        self._say(f"node {node_id} starts, pid {pid}", dim=True)
+        name = f"node {node_id}" if node_id else "the gateway"
+        self._say(f"{name} starts, pid {pid}", dim=True)
 
     def ready(self, node_id: int, report: Report) -> None:
         self._say(f"node {node_id} serves on {report.get('client')}", fg="green")
 
+    def companion_ready(self, report: Report) -> None:
+        self._say(f"the gateway serves on {report.get('gateway')}", fg="green")
+
     def all_ready(self, reports: Sequence[Report]) -> None:
         bootstrap = ",".join(str(report.get("client")) for report in reports)
+        if not self._manifest.formatted:
+            self._manifest = replace(self._manifest, formatted=True)
+            save_manifest(self._directory, self._manifest)
         if self._ready_file is not None:
             self._write_ready_file(bootstrap, reports)
         if not self._has_greeted:
@@ -305,16 +376,24 @@ class _Teller:
         after = (
             "it is left down" if death.restart_seconds is None else f"again in {death.restart_seconds:g} s"
         )
-        self._say(f"node {death.node_id} {death.how}; {after}; its last lines:", fg="red")
+        name = f"node {death.node_id}" if death.node_id else "the gateway"
+        self._say(f"{name} {death.how}; {after}; its last lines:", fg="red")
         for line in death.log_lines or ("(it wrote nothing)",):
             self._say(f"    {line}")
+        if death.lost is not None:
+            self._say(f"node {death.node_id} is not started again: {death.lost}", fg="red", bold=True)
 
     def stopping(self, is_hurried: bool) -> None:
         self._say("killing what is left" if is_hurried else "stopping; Ctrl-C again to hurry", fg="yellow")
 
     def _write_ready_file(self, bootstrap: str, reports: Sequence[Report]) -> None:
         assert self._ready_file is not None
-        facts = {"bootstrap": bootstrap, "console": None, "brokers": [dict(report) for report in reports]}
+        facts = {
+            "bootstrap": bootstrap,
+            "console": None,
+            "gateway": self._gateway,
+            "brokers": [dict(report) for report in reports],
+        }
         from distributedlog.broker.ready import write_file_atomically
 
         try:

@@ -1,20 +1,24 @@
 """What a development cluster's directory holds, and what must stay the same when it is started again.
 
     DIR/dev.json       the manifest: cluster id, node ids, ports
+    DIR/cluster.secret what the nodes prove with that they are of this cluster: one file for all
     DIR/.dev.lock      held while a `dlog dev` runs on it
     DIR/node-1/        node 1's data directory
     DIR/node-1.log     what node 1 said
 
     {"version": 1, "cluster_id": "…", "formatted": true,
-     "nodes": [{"id": 1, "client": 9092, "control": 20411, "gateway": 20412, "ops": 20413}]}
+     "gateway": 20412, "nodes": [{"id": 1, "client": 9092, "control": 20411, "ops": 20413}]}
 
 The manifest is written before the nodes' directories are made, with `formatted` false, and again after:
 a crash in between repeats the making, with the same cluster id, and directories that are made already stay.
-Once it is true directories are never made again: a node of several that lost its own must not come back as
-if it had never voted.
+(A node alone makes its own, and `formatted` is true once it has served.)  Once it is true directories are
+never made again: a node that lost its own must not come back new and empty, or as if it had never voted.
+
+All of it is its owner's alone: directories 0700, files 0600.
 """
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -26,12 +30,15 @@ from distributedlog.cli.ports import PortReservations
 from distributedlog.model.errors import ConfigError, CorruptLogError, DirectoryLockedError
 
 MANIFEST_FILE: Final = "dev.json"
+SECRET_FILE: Final = "cluster.secret"  # noqa: S105 - a name
 LOCK_FILE: Final = ".dev.lock"
+META_PROPERTIES_FILE: Final = "meta.properties"
+"""Every node's directory has it (storage/checkpoints)."""
 MANIFEST_BYTES_MAX: Final = 1024 * 1024
 BROKERS_MAX: Final = 25
 PORT_MAX: Final = 65535
 PORT_DEFAULT: Final = 9092
-PURPOSES: Final = ("client", "control", "gateway", "ops")
+PURPOSES: Final = ("client", "control", "ops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,6 @@ class DevNode:
     id: int
     client: int
     control: int
-    gateway: int
     ops: int
 
     def data_dir(self, directory: str) -> str:
@@ -53,11 +59,22 @@ class DevNode:
 class Manifest:
     cluster_id: str
     nodes: tuple[DevNode, ...]
+    gateway: int
+    """The port of the gateway beside the brokers."""
     formatted: bool = False
+
+    def gateway_log_path(self, directory: str) -> str:
+        return os.path.join(directory, "gateway.log")
 
     def to_json(self) -> str:
         nodes = [{"id": node.id} | {name: getattr(node, name) for name in PURPOSES} for node in self.nodes]
-        facts = {"version": 1, "cluster_id": self.cluster_id, "formatted": self.formatted, "nodes": nodes}
+        facts = {
+            "version": 1,
+            "cluster_id": self.cluster_id,
+            "formatted": self.formatted,
+            "gateway": self.gateway,
+            "nodes": nodes,
+        }
         return json.dumps(facts, indent=2) + "\n"
 
 
@@ -66,8 +83,8 @@ class Manifest:
 
 def lock_directory(directory: str) -> int:
     """Makes the directory if it is not there; the descriptor that holds its lock until it is closed."""
-    os.makedirs(directory, exist_ok=True)
-    lock = os.open(os.path.join(directory, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    os.makedirs(directory, 0o700, exist_ok=True)
+    lock = os.open(os.path.join(directory, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -79,7 +96,7 @@ def lock_directory(directory: str) -> int:
 
 
 def load_manifest(directory: str) -> Manifest | None:
-    """None if there is none."""
+    """Returns the manifest, or None if there is none."""
     path = os.path.join(directory, MANIFEST_FILE)
     try:
         with open(path, encoding="utf-8") as file:
@@ -91,8 +108,10 @@ def load_manifest(directory: str) -> Manifest | None:
         if facts["version"] != 1:
             raise ConfigError(f"{path} was written by a newer dlog")
         nodes = tuple(_read_node(each) for each in facts["nodes"][: BROKERS_MAX + 1])
-        manifest = Manifest(str(facts["cluster_id"]), nodes, facts["formatted"] is True)
-    except (KeyError, TypeError, ValueError, RecursionError):
+        # Earlier versions had a gateway in every node; the first one's port is kept.
+        gateway = _read_port(facts["gateway"] if "gateway" in facts else facts["nodes"][0]["gateway"])
+        manifest = Manifest(str(facts["cluster_id"]), nodes, gateway, facts["formatted"] is True)
+    except (IndexError, KeyError, TypeError, ValueError, RecursionError):
         manifest = None
     if manifest is None or not 0 < len(manifest.nodes) <= BROKERS_MAX:
         raise CorruptLogError(
@@ -102,17 +121,22 @@ def load_manifest(directory: str) -> Manifest | None:
 
 
 def _read_node(facts: Mapping[str, Any]) -> DevNode:
-    numbers = {name: facts[name] for name in ("id", *PURPOSES)}
-    if not all(type(number) is int and 0 < number <= PORT_MAX for number in numbers.values()):
+    return DevNode(**{name: _read_port(facts[name]) for name in ("id", *PURPOSES)})
+
+
+def _read_port(number: object) -> int:
+    if type(number) is not int or not 0 < number <= PORT_MAX:
         raise ValueError("not a port")
-    return DevNode(**numbers)
+    return number
 
 
 def save_manifest(directory: str, manifest: Manifest) -> None:
-    """Durably, and old or new."""
+    """Writes the manifest durably: a crash leaves the old one or the new one."""
     path = os.path.join(directory, MANIFEST_FILE)
     scratch = f"{path}.tmp"
-    with open(scratch, "w", encoding="utf-8") as file:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(scratch)  # a link would lead the writing elsewhere
+    with open(scratch, "x", encoding="utf-8") as file:
         file.write(manifest.to_json())
         file.flush()
         os.fsync(file.fileno())
@@ -128,7 +152,7 @@ def save_manifest(directory: str, manifest: Manifest) -> None:
 
 
 def new_cluster_id() -> str:
-    """Sixteen bytes as Kafka writes them; none that would look like an option."""
+    """Returns sixteen random bytes as Kafka writes them; none that would look like an option."""
     while True:
         text = base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode("ascii")
         if not text.startswith("-"):
@@ -165,10 +189,10 @@ def _make_manifest(directory: str, brokers: int, port: int, reservations: PortRe
     clients = [_reserve_client(port + at, reservations) if port else 0 for at in range(brokers)]
     wanted = range(port, port + brokers)
     nodes = [
-        DevNode(at + 1, *(given or reservations.reserve_free(wanted) for given in (client, 0, 0, 0)))
+        DevNode(at + 1, *(given or reservations.reserve_free(wanted) for given in (client, 0, 0)))
         for at, client in enumerate(clients)
     ]
-    return Manifest(new_cluster_id(), tuple(nodes))
+    return Manifest(new_cluster_id(), tuple(nodes), reservations.reserve_free(wanted))
 
 
 def _check_range(port: int, brokers: int) -> None:
@@ -191,3 +215,4 @@ def _reserve_all(manifest: Manifest, reservations: PortReservations, path: str) 
                 f"the {purpose} plane of node {node.id}",
                 f"stop it, or write another port into {path}",
             )
+    reservations.reserve(manifest.gateway, "the gateway", f"stop it, or write another port into {path}")

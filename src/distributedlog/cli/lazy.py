@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from distributedlog.model.near import did_you_mean
+from distributedlog.model.suggestions import did_you_mean
 
 
 class LazyGroup(click.Group):

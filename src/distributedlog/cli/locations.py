@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 import click
 
-from distributedlog.cli.refusals import NotThereError
+from distributedlog.cli.exit_codes import NotFoundError
 from distributedlog.model.errors import InvalidNameError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.storage.checkpoints import LOCK_FILE, META_PROPERTIES_FILE, PARTITION_METADATA_FILE
-from distributedlog.storage.verification import OFFSET_CHECKPOINTS, segment_bases
+from distributedlog.storage.verification.directory import OFFSET_CHECKPOINTS, segment_bases
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -51,7 +51,7 @@ class Location:
 
 
 def selection_options(command: Command) -> Command:
-    """--topic and --partition, for a data directory."""
+    """Adds --topic and --partition, for a data directory."""
     command = click.option(
         "--partition", type=click.IntRange(min=0), metavar="N", help="Only partitions of this number."
     )(command)
@@ -62,7 +62,7 @@ def locate(path: str, topic: str | None = None, partition: int | None = None) ->
     """Finds out what `path` is and which of its partitions are meant."""
     clean = os.path.normpath(path)
     if not os.path.exists(clean):
-        raise NotThereError(f"there is nothing at {path}; name a data directory or a partition's in it")
+        raise NotFoundError(f"there is nothing at {path}; name a data directory or a partition's in it")
     if not os.path.isdir(clean):
         raise click.UsageError(f"{path} is a file; name the directory that it is in")
     alone = _as_partition(clean)
@@ -76,13 +76,13 @@ def locate(path: str, topic: str | None = None, partition: int | None = None) ->
         return Location(clean, parent if is_in_store else None, (alone,), False)
     found = tuple(_partitions_in(clean))
     if not found and not _is_data_directory(clean):
-        raise NotThereError(
+        raise NotFoundError(
             f"{path} holds no log: neither segment files (…{'0' * 4}.log) nor TOPIC-NUMBER directories"
         )
     wanted = tuple(each for each in found if _is_wanted(each.partition, topic, partition))
     if found and not wanted:
         known = ", ".join(sorted({each.partition.topic for each in found if each.partition})[:20])
-        raise NotThereError(f"{path} holds no such partition; its topics are {known}")
+        raise NotFoundError(f"{path} holds no such partition; its topics are {known}")
     return Location(clean, clean, wanted, True)
 
 
@@ -125,7 +125,7 @@ def _is_data_directory(path: str) -> bool:
 
 
 def is_locked(data_directory: str) -> bool:
-    """Whether a process has the data directory open.  Touches nothing."""
+    """Returns whether a process has the data directory open.  Touches nothing."""
     try:
         descriptor = os.open(os.path.join(data_directory, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -13,12 +13,12 @@ Which code an error has does not depend on who found it: a value that the cluste
 that is refused here (`WRONG_VALUES`), and a file that is not there is as a topic that is not there.
 
 Data goes to stdout; everything else (errors, warnings, progress) to stderr.  An error is one line that says
-what is wrong and what to do.  `DLOG_DEBUG=1` in the environment shows the traceback as well.
+what is wrong and what to do; below one that quotes code (`is_quoting`) are the code's lines.  `DLOG_DEBUG=1`
+in the environment shows the traceback as well.
 
 Nothing heavy is imported here: command groups are modules that `LazyGroup` imports when they are named.
 """
 
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -26,7 +26,9 @@ from collections.abc import Sequence
 import click
 
 from distributedlog._version import __version__
+from distributedlog.cli.escaping import escape_controls
 from distributedlog.cli.lazy import LazyGroup
+from distributedlog.cli.standard_output import discard_stdout, is_stdout_error, prepare_stdout
 
 EXIT_UNSOUND = 1
 EXIT_USAGE = 2
@@ -65,7 +67,11 @@ COMMANDS = {
     "group": ("distributedlog.cli.group:group", "Consumer groups: who is in them, and what is left to read."),
     "dev": ("distributedlog.cli.dev:dev", "Run a cluster on this machine, for trying things out."),
     "server": ("distributedlog.cli.server:group", "Run one node of a cluster, or make its directory."),
-    "sql": ("distributedlog.cli.sql:sql", "Ask topics with SQL, on Spark."),
+    "gateway": (
+        "distributedlog.cli.gateway:gateway",
+        "Serve the log over gRPC: no Kafka client needed.",
+    ),
+    "sql": ("distributedlog.cli.sql.command:sql", "Ask topics with SQL, on Spark."),
     "pipeline": (
         "distributedlog.cli.pipeline:group",
         "Pipelines from topics to tables and topics, on Spark.",
@@ -83,8 +89,7 @@ root = click.version_option(__version__, prog_name="dlog", message="%(prog)s %(v
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `dlog`; the exit code."""
     _open_closed_streams()
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # no terminal's alphabet has every letter
+    prepare_stdout()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with root.make_context("dlog", given) as context:  # click's own main would print and exit by itself
@@ -108,9 +113,10 @@ def _open_closed_streams() -> None:
 
 def _explain(error: Exception) -> int:
     """One line on stderr, and the exit code."""
-    if isinstance(error, BrokenPipeError):
-        _silence_stdout()
-        return EXIT_BROKEN_PIPE
+    if is_stdout_error(error):
+        discard_stdout()
+        if isinstance(error, BrokenPipeError):
+            return EXIT_BROKEN_PIPE
     if os.environ.get(DEBUG_VARIABLE) == "1":
         import traceback
 
@@ -119,7 +125,9 @@ def _explain(error: Exception) -> int:
         click.echo(error.format_message(), err=True)
         return EXIT_USAGE
     message, code = _describe(error)
-    click.echo(f"dlog: {' '.join(message.split())}", err=True)
+    is_quoting = getattr(error, "is_quoting", False)
+    shown = message.strip() if is_quoting else " ".join(message.split())
+    click.echo(f"dlog: {escape_controls(shown, keeps_lines=True)}", err=True)
     return code
 
 
@@ -129,7 +137,7 @@ def _describe(error: Exception) -> tuple[str, int]:
         return f"{error.format_message()} (see {command} --help)", EXIT_USAGE
     if isinstance(error, click.ClickException):
         return error.format_message(), error.exit_code
-    from distributedlog.cli.refusals import WRONG_VALUES
+    from distributedlog.cli.exit_codes import WRONG_VALUES
     from distributedlog.model.errors import CorruptLogError, DlogError, StorageError
 
     if isinstance(error, WRONG_VALUES):
@@ -138,6 +146,8 @@ def _describe(error: Exception) -> tuple[str, int]:
         return str(error), EXIT_STORAGE
     if isinstance(error, DlogError):
         return str(error), EXIT_UNSOUND
+    if is_stdout_error(error) and isinstance(error, OSError):
+        return f"stdout: {error.strerror}: what was printed is not all there is", EXIT_STORAGE
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         is_missing = isinstance(error, FileNotFoundError)
@@ -147,13 +157,6 @@ def _describe(error: Exception) -> tuple[str, int]:
         f"a bug in dlog: {kind}: {error}; please report it with what {DEBUG_VARIABLE}=1 shows",
         EXIT_STORAGE,
     )
-
-
-def _silence_stdout() -> None:
-    """What is still buffered has no reader: the interpreter must not complain about it when it exits."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ columns are as wide as their heading and what is usual, and a wider value moves 
 
 JSON is one object a line.  Field names are stable.  Bytes are UTF-8 text where they are that; otherwise
 they are base64 and a field `NAME_encoding` beside them says `"base64"`.  Null is null.
+
+No control character of a name or a record is printed as it is (`escaping`).
 """
 
 import base64
@@ -16,6 +18,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 import click
+
+from distributedlog.cli.escaping import escape_controls, escape_json_controls
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 TIMESTAMP_PRINTABLE_MAX = 253_402_300_799_999  # the last millisecond of year 9999
@@ -71,16 +75,29 @@ class TextTable:
 
 
 def _spell(cell: object) -> str:
-    return "-" if cell is None else str(cell)
+    return "-" if cell is None else escape_controls(str(cell))
 
 
 def print_line(line: str) -> None:
-    """Not flushed line by line, unless stdout is a terminal: a dump has many lines."""
-    sys.stdout.write(line + "\n")
+    """Prints one line: a newline in it is escaped as other control characters are.
+
+    It is not flushed line by line, unless stdout is a terminal: a dump has many lines.
+    """
+    sys.stdout.write(escape_controls(line) + "\n")
+
+
+def print_text(text: str) -> None:
+    """Prints a text that may have several lines."""
+    for line in text.split("\n"):
+        print_line(line)
 
 
 def print_json(value: Mapping[str, object]) -> None:
-    print_line(json.dumps(value, ensure_ascii=False))
+    sys.stdout.write(json_line(value) + "\n")
+
+
+def json_line(value: Mapping[str, object]) -> str:
+    return escape_json_controls(json.dumps(value, ensure_ascii=False))
 
 
 def json_bytes(name: str, value: bytes | None) -> dict[str, str | None]:
@@ -94,7 +111,7 @@ def json_bytes(name: str, value: bytes | None) -> dict[str, str | None]:
 
 
 def show_bytes(value: bytes | None) -> str:
-    """For a table cell: text where it is printable text, else hexadecimal; long ones are cut."""
+    """Spells bytes for a table cell: text where it is printable text, else hexadecimal; long ones are cut."""
     if value is None:
         return "-"
     head = value[: CELL_CHARACTERS_MAX * 4]
@@ -102,8 +119,7 @@ def show_bytes(value: bytes | None) -> str:
         text = head.decode("utf-8")
     except UnicodeDecodeError:
         text = "0x" + head.hex()
-    if not text.isprintable():
-        text = json.dumps(text)[1:-1]
+    text = escape_controls(text)
     if len(text) > CELL_CHARACTERS_MAX or len(head) < len(value):
         return f"{text[:CELL_CHARACTERS_MAX]}… ({len(value)} bytes)"
     return text or '""'
@@ -114,8 +130,8 @@ def show_time(timestamp_ms: int | None) -> str:
         return "-"
     if timestamp_ms > TIMESTAMP_PRINTABLE_MAX:
         return f"{timestamp_ms} ms"
-    moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
+    time = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
 
 
 def show_size(size_bytes: int) -> str:
@@ -127,5 +143,16 @@ def show_size(size_bytes: int) -> str:
     return f"{amount:.1f} TiB"
 
 
+def show_seconds(seconds: float | None) -> str | None:
+    """Spells a duration to be read at a glance: `0 s`, `2.5 s`, `3 min`, `2.0 h`, `4.1 d`."""
+    if seconds is None:
+        return None
+    if seconds < 60:
+        return "0 s" if seconds == 0 else f"{seconds:.1f} s"
+    if seconds < 3_600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h" if seconds < 86_400 else f"{seconds / 86_400:.1f} d"
+
+
 def warn(message: str) -> None:
-    click.echo(f"dlog: {message}", err=True)
+    click.echo(f"dlog: {escape_controls(message)}", err=True)

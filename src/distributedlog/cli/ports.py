@@ -65,7 +65,8 @@ class PortReservations:
 
 
 def _bind(port: int, *, shared: bool) -> socket.socket | None:
-    """`shared` also takes a port on which connections of the past linger; both leave it to be listened on."""
+    """Binds a port and leaves it to be listened on; `shared` also takes one on which connections of the past
+    linger."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if shared:

@@ -10,8 +10,8 @@ import os
 
 import click
 
-from distributedlog.cli.overrides import parse_overrides, set_option
-from distributedlog.cli.refusals import EXISTING_FILE
+from distributedlog.cli.exit_codes import EXISTING_FILE
+from distributedlog.cli.key_values import parse_overrides, set_option
 
 HELP = """\
 Run one node of a cluster, or make its directory.
@@ -37,7 +37,7 @@ def group() -> None:
     pass
 
 
-@group.command(short_help="Run one node until it is told to stop.")
+@group.command(short_help="Run one node until it is stopped.")
 @config_option
 @set_option
 @click.option(
@@ -78,7 +78,7 @@ def start(
 def _run(
     config_path: str | None, overrides: dict[str, str], ready_file: str | None, ready_fd: int | None
 ) -> int:
-    from distributedlog.broker.settings_loading import load_settings
+    from distributedlog.settings.loading import load_settings
 
     node = load_settings(config_path, overrides, os.environ)
     from distributedlog.broker.logging_setup import configure_logging
@@ -94,14 +94,14 @@ def _run(
         remove_old_report(ready_file)
     configure_logging(node_id=node.node_id, log_format=node.log_format, log_level=node.log_level)
 
-    def tell(report: ReadyReport) -> None:
+    def report_ready(report: ReadyReport) -> None:
         line = report.to_json() + "\n"
         if ready_file is not None:
             write_file_atomically(ready_file, line)
         if ready_fd is not None:
             write_to_descriptor(ready_fd, line)
 
-    return run_node(node, on_ready=tell)
+    return run_node(node, on_ready=report_ready)
 
 
 def _check_descriptor(descriptor: int) -> None:
@@ -115,37 +115,62 @@ def _check_descriptor(descriptor: int) -> None:
 @config_option
 @set_option
 @click.option("--cluster-id", metavar="ID", help="Of the cluster; all its nodes need the same.")
-@click.option("--ignore-formatted", is_flag=True, help="A directory that is this node's already is left so.")
+@click.option(
+    "--secret-file",
+    type=EXISTING_FILE,
+    metavar="FILE",
+    help="A copy of the first node's cluster secret; without it a new one is made.",
+)
+@click.option(
+    "--ignore-formatted",
+    is_flag=True,
+    help="A directory that is this node's already is left so; it is only given a secret if it has none.",
+)
 def format_command(
-    config_path: str | None, settings: tuple[str, ...], cluster_id: str | None, ignore_formatted: bool
+    config_path: str | None,
+    settings: tuple[str, ...],
+    cluster_id: str | None,
+    secret_file: str | None,
+    ignore_formatted: bool,
 ) -> int:
     """Make a node's directory, once, before its first start.
 
     A node that is the only voter, or that does not vote, does it by itself.  A voter among others must not:
     if it has lost its disk, it would vote again as if it had never voted.
 
+    The nodes of a cluster need the same secret.  The first one makes it; copy its file to the others and name
+    it there, or keep one file and name it in each node's cluster.secret.file.
+
     \b
     dlog server format --config node1.toml --cluster-id nUCSzRR8R4mFbbQEpWyHPw
+    dlog server format --config node2.toml --cluster-id nUCSzRR8R4mFbbQEpWyHPw --secret-file cluster.secret
     """
-    from distributedlog.broker.settings_loading import load_settings
+    from distributedlog.settings.loading import load_settings
 
     overrides = parse_overrides(settings)
     overrides.setdefault("insecure", "true")  # nothing is listened on here
     if cluster_id is not None:
         overrides["cluster.id"] = cluster_id
     node = load_settings(config_path, overrides, os.environ)
-    from distributedlog.broker.directory import format_directory, load_identity
+    from distributedlog.data_directory.identity import add_secret, format_directory, load_identity
     from distributedlog.ports.clock import SystemClock
     from distributedlog.ports.disk import SystemDisk
     from distributedlog.ports.randomness import SystemRandomness
+    from distributedlog.settings.secret_file import read_secrets
     from distributedlog.storage.checkpoints import META_PROPERTIES_FILE
     from distributedlog.storage.files import Files
 
+    if secret_file is not None and node.secret_file is not None:
+        raise click.UsageError("--secret-file: cluster.secret.file names one already")
+    secret = None if secret_file is None else read_secrets(secret_file)[0]
     files, clock, randomness = Files(SystemDisk()), SystemClock(), SystemRandomness()
     if ignore_formatted and files.exists(f"{node.data_dir}/{META_PROPERTIES_FILE}"):
-        identity = load_identity(files, node, clock=clock, randomness=randomness)
+        identity = load_identity(files, node, clock=clock, randomness=randomness, needs_secret=False)
+        add_secret(files, node, secret)
         state, cluster = "already", identity.cluster_id
     else:
-        state, cluster = "now", format_directory(files, node, clock=clock, randomness=randomness)
+        state = "now"
+        cluster = format_directory(files, node, clock=clock, randomness=randomness, secret=secret)
     click.echo(f"{node.data_dir} is {state} node {node.node_id}'s of cluster {cluster}", err=True)
+    click.echo(f"the cluster's secret is in {node.secret_path}: the other nodes need the same", err=True)
     return 0

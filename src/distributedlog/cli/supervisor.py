@@ -4,8 +4,11 @@
     starting   ready report               `ready` is told; the first time all serve `all_ready`  serving
     starting   exits by itself, never     gives up: what it needs is not there, and will not     (all stop)
                having served              be there a second later
+    (a companion starts when all others have served once, is not waited for, and is always started again)
     starting   exits otherwise            waits: twice as long each time it dies before it serves  waiting
     serving    exits                      waits a second; or nothing, if none is restarted     waiting, down
+    any        exits, and has lost what   nothing: without it, it would come back as another   down
+               it needs (`lost`)
     waiting    the time is over           started                                             starting
     any        stop()                     SIGTERM, and SIGKILL after a deadline or a second stop()  stopping
     stopping   exits                      nothing                                             gone
@@ -41,6 +44,7 @@ LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 TAIL_BYTES: Final = 8 * 1024
 TAIL_LINES: Final = 8
 PR_SET_PDEATHSIG: Final = 1
+EXIT_LOST: Final = 3
 
 Report = Mapping[str, Any]
 
@@ -51,6 +55,8 @@ class Plan(NamedTuple):
     node_id: int
     arguments: tuple[str, ...]
     log_path: str
+    is_companion: bool = False
+    """It is started when all others serve, and nobody waits for it."""
 
 
 class Death(NamedTuple):
@@ -58,11 +64,13 @@ class Death(NamedTuple):
 
     node_id: int
     status: int
-    """As of subprocess: negative for a signal."""
+    """The exit status as subprocess has it: negative for a signal."""
     log_lines: tuple[str, ...]
     """The last ones that it wrote."""
     restart_seconds: float | None
-    """When it is started again; None for never."""
+    """The time at which it is started again; None for never."""
+    lost: str | None = None
+    """Why it must not be started again, where that is the reason."""
 
     @property
     def how(self) -> str:
@@ -80,8 +88,10 @@ class Observer(Protocol):
 
     def ready(self, node_id: int, report: Report) -> None: ...
 
+    def companion_ready(self, report: Report) -> None: ...
+
     def all_ready(self, reports: Sequence[Report]) -> None:
-        """Once all serve, and again whenever one that was restarted serves."""
+        """Called once all but companions serve, and again whenever one that was restarted serves."""
         ...
 
     def died(self, death: Death) -> None: ...
@@ -130,14 +140,18 @@ class Supervisor:
         restarts: bool = True,
         restart_seconds: float = RESTART_SECONDS,
         stop_seconds_max: float = STOP_SECONDS_MAX,
+        lost: Callable[[Plan], str | None] = lambda plan: None,
     ) -> None:
+        """`lost` says what a child has lost without which it must not be started again; None: nothing."""
         self._children = [_Child(plan) for plan in plans]
+        self._nodes = [child for child in self._children if not child.plan.is_companion]
         self._command = command
         self._observer = observer
         self._environment = dict(os.environ if environment is None else environment)
         self._restarts = restarts
         self._restart_seconds = restart_seconds
         self._stop_seconds_max = stop_seconds_max
+        self._lost = lost
         self._selector = selectors.DefaultSelector()
         self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._stops_asked = 0
@@ -149,11 +163,14 @@ class Supervisor:
     # --- the loop ------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Until stopped: 0 if all ended as they should, else 1 or the exit code of who could not start."""
+        """Supervises until stopped; returns 0 if all ended as they should, else 1 or the exit code of who
+        could not start."""
         self._selector.register(self._wake_reader, selectors.EVENT_READ, self._drain_wakes)
         try:
             while not self._is_over():
                 self._start_due()
+                if self._is_over():
+                    break  # who was due was left down
                 for key, _ in self._selector.select(self._seconds_to_wait()):
                     key.data()
                 self._poll_where_needed()
@@ -163,7 +180,7 @@ class Supervisor:
             self._abandon()
 
     def stop(self) -> None:
-        """From a signal handler or any thread.  The second time it hurries."""
+        """Stops all, from a signal handler or any thread.  The second time it hurries."""
         self._stops_asked += 1
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_writer, b"!")
@@ -173,11 +190,13 @@ class Supervisor:
             os.read(self._wake_reader, 4096)
 
     def _is_over(self) -> bool:
-        return all(child.state in (State.GONE, State.DOWN) for child in self._children)
+        over = (State.GONE, State.DOWN)
+        watched = self._nodes if self._stops_done == 0 else self._children
+        return all(child.state in over for child in watched)
 
     def _seconds_to_wait(self) -> float | None:
         now = time.monotonic()
-        due = [child.restart_at for child in self._children if child.state is State.WAITING]
+        due = [child.restart_at for child in self._children if self._may_start(child)]
         if self._kill_at is not None:
             due.append(self._kill_at)
         if any(child.is_alive and child.pidfd is None for child in self._children):
@@ -187,7 +206,7 @@ class Supervisor:
     def _exit_code(self) -> int:
         if self._failed_status is not None:
             return self._failed_status if self._failed_status > 0 else 1
-        is_unclean = any(child.was_killed or child.state is State.DOWN for child in self._children)
+        is_unclean = any(child.was_killed or child.state is State.DOWN for child in self._nodes)
         return 1 if is_unclean else 0
 
     # --- starting ------------------------------------------------------------------------------
@@ -195,8 +214,18 @@ class Supervisor:
     def _start_due(self) -> None:
         now = time.monotonic()
         for child in self._children:
-            if child.state is State.WAITING and child.restart_at <= now:
+            if not self._may_start(child) or child.restart_at > now:
+                continue
+            lost = self._lost(child.plan) if child.has_served else None
+            if lost is None:
                 self._start(child)
+            else:
+                self._leave_down(child, EXIT_LOST, lost)
+
+    def _may_start(self, child: _Child) -> bool:
+        if child.state is not State.WAITING:
+            return False
+        return not child.plan.is_companion or all(each.has_served for each in self._nodes)
 
     def _start(self, child: _Child) -> None:
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -244,9 +273,12 @@ class Supervisor:
 
     def _serves(self, child: _Child, report: Report) -> None:
         child.state, child.report, child.has_served = State.SERVING, report, True
+        if child.plan.is_companion:
+            self._observer.companion_ready(report)
+            return
         self._observer.ready(child.plan.node_id, report)
-        reports = [each.report for each in self._children if each.report is not None]
-        if len(reports) == len(self._children):
+        reports = [each.report for each in self._nodes if each.report is not None]
+        if len(reports) == len(self._nodes):
             self._observer.all_ready(reports)
 
     # --- dying ---------------------------------------------------------------------------------
@@ -274,10 +306,12 @@ class Supervisor:
         self._after_death(child, status)
 
     def _after_death(self, child: _Child, status: int) -> None:
-        if not child.has_served and status >= 0:
+        if not child.has_served and status >= 0 and not child.plan.is_companion:
             child.state, self._failed_status = State.GONE, status
             self._observer.died(_death(child, status, None))
             self.stop()
+        elif (lost := self._lost(child.plan)) is not None:
+            self._leave_down(child, status, lost)
         elif not self._restarts:
             child.state = State.DOWN
             self._observer.died(_death(child, status, None))
@@ -287,6 +321,10 @@ class Supervisor:
             delay = min(doubled, max(RESTART_SECONDS_MAX, self._restart_seconds))
             child.state, child.restart_at = State.WAITING, time.monotonic() + delay
             self._observer.died(_death(child, status, delay))
+
+    def _leave_down(self, child: _Child, status: int, lost: str) -> None:
+        child.state, self._failed_status = State.DOWN, EXIT_LOST
+        self._observer.died(_death(child, status, None)._replace(lost=lost))
 
     # --- stopping ------------------------------------------------------------------------------
 
@@ -354,7 +392,7 @@ def _death(child: _Child, status: int, restart_seconds: float | None) -> Death:
 
 
 def _open_log(path: str) -> Any:
-    """To append to; one that has grown large is set aside first."""
+    """Opens the log to append to; one that has grown large is set aside first."""
     with contextlib.suppress(FileNotFoundError):
         if os.stat(path).st_size > LOG_BYTES_MAX:
             os.replace(path, f"{path}.1")
@@ -373,7 +411,8 @@ def tail_of(path: str) -> tuple[str, ...]:
 
 
 def _end_with_parent() -> Callable[[], None]:
-    """What a child does between fork and exec.  Looked up beforehand: there nothing may be imported."""
+    """Returns what a child does between fork and exec.  Looked up beforehand: there nothing may be
+    imported."""
     prctl = ctypes.CDLL(None).prctl
     parent = os.getpid()
 

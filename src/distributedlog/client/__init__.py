@@ -1,6 +1,6 @@
 """The client's side of Kafka's protocol: to brokers of this project, and to any other that speaks it.
 
-    errors       which answers are worth another try, and which exception stands for an answer     PURE
+    errors       which answers are worth another try, and which exception stands for a response     PURE
     options      what every client can be told: timeouts, limits, pauses                           PURE
     addresses    bootstrap lists                                                                   PURE
     view         what a client knows of a cluster: brokers, topics, leaders                        PURE

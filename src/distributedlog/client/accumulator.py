@@ -48,7 +48,7 @@ HEADER_OVERHEAD_BYTES: Final = 10
 
 
 class Identity(NamedTuple):
-    """Of an idempotent producer, as the cluster gave it."""
+    """The identity of an idempotent producer, as the cluster gave it."""
 
     producer_id: int
     epoch: int
@@ -67,17 +67,19 @@ class Batch:
     cut: "CutBatch | None" = None
     """Its records where they come as bytes; then `records` stays empty."""
     size_bytes: int = HEADER_BYTES
-    """At most what it will have before compression."""
+    """The upper bound of the size before compression."""
     attempts: int = 0
     due_ms: int = 0
-    """When it may be sent: after its linger, or after the pause before a retry."""
+    """The time at which it may be sent: after its linger, or after the pause before a retry."""
     identity: Identity = NOBODY
     base_sequence: int = NO_SEQUENCE
     encoded: bytearray | None = None
     flaw: DlogError | None = None
     """Why it cannot be encoded; it must be failed."""
+    is_closed: bool = False
+    """It takes no further records."""
     is_doubtful: bool = False
-    """A try ended without an answer: it may have been written."""
+    """A try ended without a response: it may have been written."""
     token: object = None
 
     @property
@@ -147,7 +149,7 @@ class Accumulator:
             record = record._replace(timestamp_ms=wall_ms)
         queue = self._queues.setdefault(partition, _Queue())
         batch = queue.batches[-1] if queue.batches else None
-        is_closed = batch is None or batch.attempts or batch.cut is not None
+        is_closed = batch is None or batch.attempts or batch.cut is not None or batch.is_closed
         if is_closed or batch is None or batch.size_bytes + size > self._batch_bytes_max:
             batch = Batch(partition, now_ms, due_ms=now_ms + self._linger_ms)
             queue.batches.append(batch)
@@ -156,6 +158,19 @@ class Accumulator:
         batch.size_bytes += size
         self.buffered_bytes += size
         return batch, len(batch.records) - 1
+
+    def add_batch(self, partition: TopicPartition, records: list[Record], now_ms: int) -> Batch:
+        """A batch of these records alone, behind all that came before; it waits for no others.  Each record
+        has its time."""
+        size = HEADER_BYTES + sum(map(estimated_bytes, records))
+        if size > self._request_bytes_max:
+            raise RecordTooLargeError(
+                f"a batch of {size} bytes does not fit into a request of {self._request_bytes_max}"
+            )
+        batch = Batch(partition, now_ms, records=records, size_bytes=size, due_ms=now_ms, is_closed=True)
+        self._queues.setdefault(partition, _Queue()).batches.append(batch)
+        self.buffered_bytes += size
+        return batch
 
     def add_cut(self, partition: TopicPartition, cut: "CutBatch", now_ms: int) -> Batch:
         """A batch as it is, behind all that came before; it waits for no other records."""
@@ -185,7 +200,7 @@ class Accumulator:
         return not first.attempts and (flushing or len(queue.batches) > 1)
 
     def next_due_ms(self) -> int | None:
-        """When something will be ready by itself; None if that takes an event."""
+        """Returns when something will be ready by itself; None if that takes an event."""
         waiting = [
             queue.batches[0].due_ms
             for queue in self._queues.values()
@@ -246,8 +261,8 @@ class Accumulator:
         queue.batches.appendleft(batch)
 
     def split(self, batch: Batch, now_ms: int) -> bool:
-        """Instead of a cut batch that was refused for its size, and so took no sequences, smaller ones are at
-        the head of its queue.  Their token is its own.  False if it cannot be made smaller."""
+        """Puts smaller batches, with the same token, at the head of the queue in place of a cut batch that
+        was refused for its size, and so took no sequences.  Returns False if it cannot be made smaller."""
         if batch.cut is None or batch.record_count < 2 or batch.is_doubtful:
             return False
         queue = self._finish(batch)
@@ -266,7 +281,7 @@ class Accumulator:
         return queue
 
     def change_identity(self, identity: Identity) -> None:
-        """What is taken from now on has another producer; batches that have one already keep it."""
+        """Gives what is taken from now on another producer; batches that have one already keep it."""
         self.identity = identity
 
     def drop(self, *, with_under_way: bool) -> list[Batch]:
@@ -283,7 +298,7 @@ class Accumulator:
 
 
 def estimated_bytes(record: Record) -> int:
-    """At least what the record takes in a batch that is not compressed."""
+    """Returns at least what the record takes in a batch that is not compressed."""
     if len(record.headers) > DEFAULT_LIMITS.headers_per_record_max:
         raise InvalidRecordError(
             f"a record has {len(record.headers)} headers; {DEFAULT_LIMITS.headers_per_record_max} are allowed"

@@ -7,15 +7,15 @@ answers UNSUPPORTED_VERSION with a body of version 0, in which it may say what i
 version 0, is asked for next.  From then on a request travels in the highest version that both sides have.
 
 **Requests are pipelined.**  `submit` writes at once and in order, and gives a future; a broker answers in
-order too, and an answer with another correlation id than the oldest one open means that the stream is broken.
-A request that was cancelled still has its place in that order; its answer is dropped when it comes.
+order too: one with another correlation id than the oldest open request means that the stream is broken.
+A request that was cancelled still has its place in that order; its response is dropped when it comes.
 
 **Nothing waits for ever.**  Each request has its timeout.  The first one that passes closes the connection,
 as what stands behind it in the order could not be answered either: that request fails with
 `RequestTimedOutError`, the others with `ConnectionLostError`.  What had been sent may or may not be done.
 
 **Sizes.**  A frame that claims more than `frame_bytes_max` closes the connection before memory is taken; at
-most `IN_FLIGHT_MAX` requests are open at once.  Payloads of answers are views of the frame they came in.
+most `IN_FLIGHT_MAX` requests are open at once.  Payloads of responses are views of the frame they came in.
 """
 
 import asyncio
@@ -55,11 +55,12 @@ IN_FLIGHT_MAX: Final = 1000
 UNSENT_BYTES_HIGH: Final = 4 * 1024 * 1024
 SOFTWARE_NAME: Final = "distributedlog"
 _ERROR_CODE_AT: Final = 4
-"""Behind the correlation id: an ApiVersions answer begins with its error code in every version."""
+"""The place behind the correlation id: an ApiVersions response begins with its error code in every
+version."""
 
 
 class _Open(NamedTuple):
-    """A request without its answer yet."""
+    """A request without its response yet."""
 
     correlation_id: int
     response: type[Message]
@@ -112,7 +113,7 @@ class Connection:
     def submit(
         self, request: Message, response: type[M], *, timeout_ms: int, version: int | None = None
     ) -> "asyncio.Future[M]":
-        """Sends at once; the future gets the answer, or the reason why there is none."""
+        """Sends at once; the future gets the response, or the reason why there is none."""
         assert response.api_key == request.api_key
         if version is None:
             version = self.version_for(type(request))
@@ -124,7 +125,7 @@ class Connection:
         return await self.submit(request, response, timeout_ms=timeout_ms, version=version)
 
     def send(self, request: Message, *, version: int | None = None) -> None:
-        """Sends what gets no answer: a Produce with acks 0."""
+        """Sends what gets no response: a Produce with acks 0."""
         if version is None:
             version = self.version_for(type(request))
         self._wire.send(request, version, self._client_id)
@@ -134,7 +135,7 @@ class Connection:
         await self._wire.drain()
 
     def close(self) -> None:
-        """At once; open requests fail with `ConnectionLostError`."""
+        """Closes at once; open requests fail with `ConnectionLostError`."""
         self._wire.fail(ConnectionLostError(f"the connection to {self.label} was closed"))
 
     async def wait_closed(self) -> None:
@@ -143,16 +144,16 @@ class Connection:
     async def greet(self, timeout_ms: int) -> None:
         """Learns what the broker speaks."""
         version = GREETING_VERSION
-        answer = await self._ask_versions(version, timeout_ms)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            offered = [each.max_version for each in answer.api_keys if each.api_key == ApiKey.API_VERSIONS]
+        response = await self._ask_versions(version, timeout_ms)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            offered = [each.max_version for each in response.api_keys if each.api_key == ApiKey.API_VERSIONS]
             version = min(max(offered, default=0), GREETING_VERSION - 1)
-            answer = await self._ask_versions(max(version, 0), timeout_ms)
-        if answer.error_code != ErrorCode.NONE:
+            response = await self._ask_versions(max(version, 0), timeout_ms)
+        if response.error_code != ErrorCode.NONE:
             raise BrokerUnreachableError(
-                f"the broker at {self.label} does not say what it speaks (error {answer.error_code})"
+                f"the broker at {self.label} does not say what it speaks (error {response.error_code})"
             )
-        ranges = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+        ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
         self.versions = MappingProxyType(ranges)
 
     async def _ask_versions(self, version: int, timeout_ms: int) -> ApiVersionsResponse:
@@ -215,7 +216,7 @@ def _abandoned(wire: "_Wire | None", reason: BaseException) -> BaseException:
 
 
 def _spelled(error: OSError) -> str:
-    """asyncio words what the system says in its own, longer way."""
+    """Returns the system's own words: asyncio has them in a longer way."""
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
 
 
@@ -315,7 +316,7 @@ class _Wire(asyncio.BufferedProtocol):
         waiting = self.open.popleft()
         waiting.timer.cancel()
         try:
-            answer = (
+            response = (
                 _denied_greeting(waiting, frame)
                 or decode_response(waiting.response, waiting.version, frame)[1]
             )
@@ -323,12 +324,12 @@ class _Wire(asyncio.BufferedProtocol):
             if not waiting.future.done():
                 waiting.future.set_exception(error)
             raise
-        throttle_ms = getattr(answer, "throttle_time_ms", 0)
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             until_s = asyncio.get_running_loop().time() + throttle_ms / 1000
             self._muted_until_s = max(self._muted_until_s, until_s)
         if not waiting.future.done():
-            waiting.future.set_result(answer)
+            waiting.future.set_result(response)
 
     # --- the transport -------------------------------------------------------------------------
 

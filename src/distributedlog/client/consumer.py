@@ -1,7 +1,7 @@
 """A consumer of partitions that it is told: sends what the fetcher says, one request to a leader at a time.
 
 `poll` gives what has come.  When it returns, the next requests are already under way, so that the brokers
-work while the caller does; more than one answer per broker is never held.
+work while the caller does; more than one response per broker is never held.
 
 | a partition's answer        | then                                                              |
 |-----------------------------|-------------------------------------------------------------------|
@@ -21,16 +21,16 @@ from types import TracebackType
 from typing import NamedTuple
 
 from distributedlog.client.errors import is_retriable, is_stale_view
-from distributedlog.client.fetcher import Fetched, Fetcher, FetchOptions, Question
+from distributedlog.client.fetcher import Fetched, Fetcher, FetchOptions, PreparedFetch
 from distributedlog.client.metadata import Cluster
+from distributedlog.client.offset_specs import EARLIEST, LATEST, OffsetSpec
 from distributedlog.client.offsets import list_offsets, resolve
-from distributedlog.client.places import EARLIEST, LATEST, Place
 from distributedlog.model.errors import DlogError, OffsetOutOfRangeError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.fetch import FetchRequest, FetchResponse
 
 
-class _Trouble(NamedTuple):
+class _FailingPartition(NamedTuple):
     """A partition that does not answer as it should."""
 
     since_ms: int
@@ -39,7 +39,8 @@ class _Trouble(NamedTuple):
 
 
 class Consumer:
-    """To be used with `async with`.  `on_out_of_range` is None, or EARLIEST or LATEST of `places`."""
+    """A consumer without a group, used with `async with`.  `on_out_of_range` is None, or EARLIEST or LATEST
+    of `places`."""
 
     def __init__(
         self, cluster: Cluster, options: FetchOptions | None = None, *, on_out_of_range: int | None = None
@@ -47,10 +48,10 @@ class Consumer:
         self._cluster = cluster
         self._fetcher = Fetcher(options)
         self._on_out_of_range = on_out_of_range
-        self._fetches: dict[int, asyncio.Task[tuple[Question, FetchResponse]]] = {}
-        """By leader."""
+        self._fetches: dict[int, asyncio.Task[tuple[PreparedFetch, FetchResponse]]] = {}
+        """The fetches in flight, by leader."""
         self._asked: dict[int, set[TopicPartition]] = {}
-        self._troubles: dict[TopicPartition, _Trouble] = {}
+        self._failing: dict[TopicPartition, _FailingPartition] = {}
         self._failure: DlogError | None = None
 
     async def __aenter__(self) -> "Consumer":
@@ -70,19 +71,19 @@ class Consumer:
 
     # --- what to read --------------------------------------------------------------------------
 
-    async def assign(self, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, int]:
+    async def assign(self, places: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
         """Adds partitions, or moves them; the offsets at which they begin."""
         offsets = await resolve(self._cluster, places, self._fetcher.options.isolation)
         self._fetcher.assign(offsets)
         return offsets
 
-    def begin_at(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """As `assign`, for whoever knows the offsets already."""
+    def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Sets positions as `assign` does, for whoever knows the offsets already."""
         self._fetcher.assign(offsets)
 
     def drop(self, partition: TopicPartition) -> None:
         self._fetcher.drop(partition)
-        self._troubles.pop(partition, None)
+        self._failing.pop(partition, None)
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
@@ -92,7 +93,7 @@ class Consumer:
     # --- reading -------------------------------------------------------------------------------
 
     async def poll(self, timeout_ms: int) -> list[Fetched]:
-        """What has come, or nothing after the timeout.  Only what has records is in it."""
+        """Returns what has come, or nothing after the timeout.  Only what has records is in it."""
         deadline_ms = self._cluster.clock.monotonic_ms() + timeout_ms
         while True:
             await self._start_fetches()
@@ -111,7 +112,7 @@ class Consumer:
         if self._failure is not None:
             return []
         now_ms = self._cluster.clock.monotonic_ms()
-        pauses_ms = [each.again_ms - now_ms for each in self._troubles.values()]
+        pauses_ms = [each.again_ms - now_ms for each in self._failing.values()]
         wait_ms = min([wait_ms, *(each for each in pauses_ms if each > 0)])
         if not self._fetches:
             await asyncio.sleep(wait_ms / 1000)
@@ -129,29 +130,29 @@ class Consumer:
         busy = set().union(*(self._asked[leader] for leader in self._fetches))
         led: dict[int, list[TopicPartition]] = {}
         for partition in list(self._fetcher.positions):
-            trouble = self._troubles.get(partition)
-            if partition in busy or (trouble is not None and trouble.again_ms > now_ms):
+            failing = self._failing.get(partition)
+            if partition in busy or (failing is not None and failing.again_ms > now_ms):
                 continue
             try:
                 view = await self._cluster.partition(partition)
             except DlogError as error:
-                self._troubled(partition, error)
+                self._note_failure(partition, error)
                 continue
             led.setdefault(view.leader_id, []).append(partition)
         for leader, partitions in led.items():
             if leader not in self._fetches:
-                question = self._fetcher.question(partitions, self._cluster.view)
+                prepared = self._fetcher.prepare(partitions, self._cluster.view)
                 self._asked[leader] = set(partitions)
-                self._fetches[leader] = asyncio.create_task(self._fetch(leader, question))
+                self._fetches[leader] = asyncio.create_task(self._fetch(leader, prepared))
 
-    async def _fetch(self, leader: int, question: Question) -> tuple[Question, FetchResponse]:
+    async def _fetch(self, leader: int, prepared: PreparedFetch) -> tuple[PreparedFetch, FetchResponse]:
         connection = await self._cluster.connection(leader)
-        version = connection.version_for(FetchRequest, question.version_max)
+        version = connection.version_for(FetchRequest, prepared.version_max)
         timeout_ms = self._cluster.options.request_timeout_ms + self._fetcher.options.wait_ms_max
         response = await connection.call(
-            question.request, FetchResponse, timeout_ms=timeout_ms, version=version
+            prepared.request, FetchResponse, timeout_ms=timeout_ms, version=version
         )
-        return question, response
+        return prepared, response
 
     async def _collect(self, leader: int) -> list[Fetched]:
         task = self._fetches.pop(leader)
@@ -159,11 +160,11 @@ class Consumer:
         failure = task.exception()
         if isinstance(failure, DlogError):
             for partition in asked & self._fetcher.positions.keys():
-                self._troubled(partition, failure)
+                self._note_failure(partition, failure)
             return []
         fetched, refused = self._fetcher.accept(*task.result())
         for each in fetched:
-            self._troubles.pop(each.partition, None)
+            self._failing.pop(each.partition, None)
         for partition, error, is_final in refused:
             if isinstance(error, OffsetOutOfRangeError):
                 try:
@@ -173,23 +174,23 @@ class Consumer:
             elif is_final:
                 self._failure = error
             else:
-                self._troubled(partition, error)
+                self._note_failure(partition, error)
         return fetched
 
-    def _troubled(self, partition: TopicPartition, error: DlogError) -> None:
+    def _note_failure(self, partition: TopicPartition, error: DlogError) -> None:
         """It pauses, unless it has been in trouble for too long or there is no use in waiting."""
         now_ms = self._cluster.clock.monotonic_ms()
-        before = self._troubles.get(partition, _Trouble(now_ms, 0, 0))
+        before = self._failing.get(partition, _FailingPartition(now_ms, 0, 0))
         if not is_retriable(error) or now_ms - before.since_ms > self._cluster.options.call_timeout_ms:
             self._failure = error
             return
         if is_stale_view(error):
             self._cluster.mark_stale()
         again_ms = now_ms + self._cluster.pause_ms(before.tries + 1)
-        self._troubles[partition] = _Trouble(before.since_ms, before.tries + 1, again_ms)
+        self._failing[partition] = _FailingPartition(before.since_ms, before.tries + 1, again_ms)
 
     async def _out_of_range(self, partition: TopicPartition) -> None:
-        """What is there now decides where it goes on, or what the caller is told."""
+        """Decides by what is there now where a partition goes on, or what the caller gets."""
         isolation = self._fetcher.options.isolation
         asked = self._fetcher.positions[partition]
         if self._on_out_of_range is not None:

@@ -1,13 +1,13 @@
 """What a broker's error codes mean to a client.  Pure.
 
-| the answer is               | the client                                                      |
+| the response is               | the client                                                      |
 |-----------------------------|-----------------------------------------------------------------|
 | in `STALE_VIEW`             | asks for the metadata anew, pauses, and tries again             |
 | in `RETRIABLE` besides      | pauses and tries again                                          |
 | another                     | gives up: asking again would be answered the same               |
 
 The sets are Kafka's: a code is in them where Kafka's own client would try again.  `error_from` makes the
-exception for an answer: the class this package itself raises for the code where there is one, so that
+exception for a response: the class this package itself raises for the code where there is one, so that
 `except UnknownTopicError` works on both sides of the wire.
 """
 
@@ -110,7 +110,7 @@ _CLASSES: Final[tuple[type[DlogError], ...]] = (
 _CLASS_OF: Final = {each.code: each for each in _CLASSES}
 
 UNKNOWN_OUTCOME: Final = (ConnectionLostError, RequestTimedOutError)
-"""After these nobody knows whether what was asked was done."""
+"""The errors after which nobody knows whether what was asked was done."""
 
 
 def as_error_code(number: int) -> ErrorCode:
@@ -122,7 +122,7 @@ def as_error_code(number: int) -> ErrorCode:
 
 
 def error_from(number: int, about: str, message: str | None = None) -> DlogError:
-    """The exception for an answer.  `about` names what was asked for; `message` is the broker's own."""
+    """The exception for a response.  `about` names what was asked for; `message` is the broker's own."""
     code = as_error_code(number)
     name = code.name if code == number else f"error {number}"
     text = f"{about}: {message} ({name})" if message else f"{about}: {name}"
@@ -130,7 +130,7 @@ def error_from(number: int, about: str, message: str | None = None) -> DlogError
     return BrokerError(text, code) if known is None else known(text)
 
 
-def check_answer(number: int, about: str, message: str | None = None) -> None:
+def check_response(number: int, about: str, message: str | None = None) -> None:
     if number != ErrorCode.NONE:
         raise error_from(number, about, message)
 

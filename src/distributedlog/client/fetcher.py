@@ -1,7 +1,7 @@
-"""Positions, fetch requests, and the records in the answers.  Pure.
+"""Positions, fetch requests, and the records in the responses.  Pure.
 
-A position is the offset of the next record of a partition.  `question` makes a request for some partitions
-of one leader and remembers where they stood; `accept` takes the answer and moves them on.  An answer for a
+A position is the offset of the next record of a partition.  `prepare` makes a request for some partitions
+of one leader and remembers where they stood; `accept` takes the response and moves them on.  A response for a
 partition that was moved or dropped meanwhile is ignored.
 
 What comes is a run of whole batches, the last of which may be cut off.  The first may begin before the
@@ -13,13 +13,13 @@ An aborted transaction is told by its producer and first offset.  From there on 
 the producer are dropped, up to its abort marker.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
 from distributedlog.client.errors import error_from
+from distributedlog.client.offset_specs import Isolation
 from distributedlog.client.options import MIB
-from distributedlog.client.places import Isolation
 from distributedlog.client.view import ClusterView
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.error_codes import ErrorCode
@@ -33,7 +33,7 @@ from distributedlog.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from distributedlog.records.batch import HEADER_BYTES, BatchHeader, check_batch, read_header
+from distributedlog.records.batch import BatchHeader, check_batch, whole_batches
 from distributedlog.records.control import read_end_marker
 from distributedlog.records.kernel import decode_records
 from distributedlog.records.record import DEFAULT_LIMITS, Record, decompress_records
@@ -49,7 +49,7 @@ class FetchOptions:
     """How long a broker may wait for something to come."""
     bytes_min: int = 1
     bytes_max: int = 16 * MIB
-    """Of one answer; the first batch comes whole even if it is larger."""
+    """The bytes of one response; the first batch comes whole even if it is larger."""
     partition_bytes_max: int = MIB
 
     def __post_init__(self) -> None:
@@ -57,8 +57,8 @@ class FetchOptions:
             raise ConfigError("the limits of a fetch must be positive")
 
 
-class Question(NamedTuple):
-    """A request, and what it takes to understand its answer."""
+class PreparedFetch(NamedTuple):
+    """A request, and what it takes to understand its response."""
 
     request: FetchRequest
     offsets: dict[TopicPartition, int]
@@ -67,6 +67,15 @@ class Question(NamedTuple):
     @property
     def version_max(self) -> int | None:
         return NAMED_VERSION_MAX if ZERO_UUID in self.names else None
+
+    def partitions_of(self, response: FetchResponse) -> Iterator[tuple[TopicPartition, PartitionData]]:
+        """Walks a response: every partition in it by its topic's name, of those that were asked for."""
+        for topic in response.responses:
+            name = topic.topic or self.names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                partition = TopicPartition(name, data.partition_index)
+                if partition in self.offsets:
+                    yield partition, data
 
 
 class Fetched(NamedTuple):
@@ -80,7 +89,7 @@ class Fetched(NamedTuple):
     log_start_offset: int
 
 
-class Refused(NamedTuple):
+class FetchError(NamedTuple):
     partition: TopicPartition
     error: DlogError
     is_final: bool = False
@@ -99,7 +108,7 @@ class Fetcher:
     def drop(self, partition: TopicPartition) -> None:
         self.positions.pop(partition, None)
 
-    def question(self, partitions: Iterable[TopicPartition], view: ClusterView) -> Question:
+    def prepare(self, partitions: Iterable[TopicPartition], view: ClusterView) -> PreparedFetch:
         """A request for these; all must be in the view, and led by one broker."""
         offsets: dict[TopicPartition, int] = {}
         topics: dict[str, FetchTopic] = {}
@@ -127,46 +136,43 @@ class Fetcher:
             isolation_level=self.options.isolation,
             topics=list(topics.values()),
         )
-        return Question(request, offsets, names)
+        return PreparedFetch(request, offsets, names)
 
-    def accept(self, question: Question, response: FetchResponse) -> tuple[list[Fetched], list[Refused]]:
-        """What came, with the positions moved on, and what was refused."""
+    def accept(
+        self, prepared: PreparedFetch, response: FetchResponse
+    ) -> tuple[list[Fetched], list[FetchError]]:
+        """Returns what came, with the positions moved on, and what was refused."""
         fetched: list[Fetched] = []
-        refused: list[Refused] = []
+        refused: list[FetchError] = []
         if response.error_code != ErrorCode.NONE:
             error = error_from(response.error_code, "the fetch")
-            asked = question.offsets.keys() & self.positions.keys()
-            return [], [Refused(partition, error) for partition in sorted(asked)]
-        for topic in response.responses:
-            name = topic.topic or question.names.get(topic.topic_id, "")
-            for told in topic.partitions:
-                partition = TopicPartition(name, told.partition_index)
-                offset = question.offsets.get(partition)
-                if offset is None or self.positions.get(partition) != offset:
-                    continue
-                if told.error_code != ErrorCode.NONE:
-                    refused.append(
-                        Refused(partition, error_from(told.error_code, f"{partition} at {offset}"))
-                    )
-                    continue
-                try:
-                    fetched.append(self._accept_partition(partition, offset, told))
-                except DlogError as error:
-                    refused.append(Refused(partition, error, is_final=True))
+            asked = prepared.offsets.keys() & self.positions.keys()
+            return [], [FetchError(partition, error) for partition in sorted(asked)]
+        for partition, data in prepared.partitions_of(response):
+            offset = prepared.offsets[partition]
+            if self.positions.get(partition) != offset:
+                continue
+            if data.error_code != ErrorCode.NONE:
+                refused.append(FetchError(partition, error_from(data.error_code, f"{partition} at {offset}")))
+                continue
+            try:
+                fetched.append(self._accept_partition(partition, offset, data))
+            except DlogError as error:
+                refused.append(FetchError(partition, error, is_final=True))
         return fetched, refused
 
-    def _accept_partition(self, partition: TopicPartition, offset: int, told: PartitionData) -> Fetched:
-        data = cast(Buffer, told.records if told.records is not None else b"")
-        aborted = told.aborted_transactions if self.options.isolation else None
-        records, next_offset = records_of(data, offset, aborted or ())
+    def _accept_partition(self, partition: TopicPartition, offset: int, data: PartitionData) -> Fetched:
+        batches = cast(Buffer, data.records if data.records is not None else b"")
+        aborted = data.aborted_transactions if self.options.isolation else None
+        records, next_offset = records_of(batches, offset, aborted or ())
         self.positions[partition] = next_offset
         return Fetched(
             partition,
             records,
             next_offset,
-            told.high_watermark,
-            told.last_stable_offset,
-            told.log_start_offset,
+            data.high_watermark,
+            data.last_stable_offset,
+            data.log_start_offset,
         )
 
 
@@ -180,22 +186,18 @@ def records_of(
     filtering = AbortedFilter(aborted)
     records: list[Record] = []
     next_offset = offset
-    at = 0
-    while len(data) - at >= HEADER_BYTES:
-        try:
-            header = read_header(data, at)
-            if at + header.size > len(data):
-                break
+    read_to = 0
+    try:
+        for at, header in whole_batches(data):
             check_batch(data, at, limits=DEFAULT_LIMITS)
             if header.next_offset > offset and filtering.passes(data, at, header):
                 records += _records_from(data, at, header, offset)
-        except DlogError:
-            if at == 0:
-                raise
-            break
-        next_offset = max(next_offset, header.next_offset)
-        at += header.size
-    if at == 0 and len(data) > 0:
+            next_offset = max(next_offset, header.next_offset)
+            read_to = at + header.size
+    except DlogError:
+        if read_to == 0:
+            raise
+    if read_to == 0 and len(data) > 0:
         raise RecordTooLargeError(
             f"the batch at offset {offset} did not come whole within {len(data)} bytes: raise the limits"
         )

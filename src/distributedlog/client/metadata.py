@@ -4,7 +4,7 @@ The first contact goes through the bootstrap list, one address after the other; 
 is told at once.  Once the cluster was reached, its own brokers are asked too, and what fails is tried again
 until its time is over: leaders move, brokers restart, and that is no reason to bother the caller.
 
-The view is renewed when it is too old, when a broker says that it is stale, and when it has no answer.
+The view is renewed when it is too old, when a broker says that it is stale, and when it has no response.
 Several callers that find it stale at once cause one request.
 
 `retrying` is the one place where failures are judged: `errors.is_retriable` says whether to try again, and
@@ -36,7 +36,7 @@ from distributedlog.protocol.schema import Message
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
-CREATION_PATIENCE_MS: Final = 5_000
+CREATION_TIMEOUT_MS: Final = 5_000
 """A broker that creates a topic on first use may deny that it exists while it does so."""
 
 
@@ -106,7 +106,8 @@ class Cluster:
         return await self.connection_to(broker.address)
 
     async def any_connection(self) -> Connection:
-        """To whichever broker answers first: open ones, then those we know, then the bootstrap list."""
+        """Connects to whichever broker answers first: open ones, then those we know, then the bootstrap
+        list."""
         for known in self._connections.values():
             if not known.is_closed:
                 return known
@@ -120,7 +121,8 @@ class Cluster:
         raise BrokerUnreachableError("; ".join(map(str, failures))) from failures[-1]
 
     async def controller(self) -> Connection:
-        """To the broker that the cluster names as its controller, or any that will pass requests on to it."""
+        """Connects to the broker that the cluster names as its controller, or any that will pass requests on
+        to it."""
         await self._renew_if_stale()
         if self.view.controller_id in self.view.brokers:
             return await self.connection(self.view.controller_id)
@@ -139,7 +141,7 @@ class Cluster:
         return self._is_stale or age_ms > self.options.metadata_age_ms_max
 
     def mark_stale(self) -> None:
-        """Before the view is next used it is renewed."""
+        """Has the view renewed before it is next used."""
         self._is_stale = True
 
     async def refresh(
@@ -175,7 +177,7 @@ class Cluster:
         def is_worth_waiting(error: DlogError) -> bool:
             if not isinstance(error, UnknownTopicError):
                 return is_retriable(error)
-            return allow_creation and self.clock.monotonic_ms() - begun_ms < CREATION_PATIENCE_MS
+            return allow_creation and self.clock.monotonic_ms() - begun_ms < CREATION_TIMEOUT_MS
 
         return await self.retrying(
             lambda: self._ask_topic(name, allow_creation), is_worth_waiting=is_worth_waiting
@@ -213,7 +215,7 @@ class Cluster:
         return None if topic is None else topic.partition(partition.partition)
 
     async def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Who leads what, by broker."""
+        """Returns who leads what, by broker."""
         found: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
             view = await self.partition(partition)
@@ -230,7 +232,7 @@ class Cluster:
         return self._randomness.between(*self.options.pause_ms_range(attempt))
 
     def draw(self, count: int) -> int:
-        """By chance one of 0 to `count` - 1."""
+        """Draws one of 0 to `count` - 1."""
         return self._randomness.between(0, count - 1)
 
     async def retrying(

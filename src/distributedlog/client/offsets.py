@@ -11,7 +11,7 @@ from typing import Final
 
 from distributedlog.client.errors import as_error_code, error_from, is_retriable
 from distributedlog.client.metadata import Cluster
-from distributedlog.client.places import (
+from distributedlog.client.offset_specs import (
     EARLIEST,
     LATEST,
     NO_OFFSET,
@@ -19,8 +19,8 @@ from distributedlog.client.places import (
     AtTime,
     Isolation,
     LastRecords,
-    OffsetAt,
-    Place,
+    OffsetAndTimestamp,
+    OffsetSpec,
 )
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
@@ -42,14 +42,14 @@ async def list_offsets(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     *,
     is_worth_waiting: Callable[[DlogError], bool] = is_retriable,
-) -> dict[TopicPartition, OffsetAt]:
-    """For each partition the offset at a timestamp, or at one of the special ones above."""
-    found: dict[TopicPartition, OffsetAt] = {}
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """Returns for each partition the offset at a timestamp, or at one of the special ones above."""
+    found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
     async def attempt() -> None:
         missing = {each: when for each, when in wanted.items() if each not in found}
         by_leader = await cluster.by_leader(missing)
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(
                 _ask(cluster, leader, {each: missing[each] for each in led}, isolation)
                 for leader, led in by_leader.items()
@@ -57,11 +57,11 @@ async def list_offsets(
             return_exceptions=True,
         )
         failures: list[BaseException] = []
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                failures.append(answer)
+        for response in responses:
+            if isinstance(response, BaseException):
+                failures.append(response)
             else:
-                failures += _sorted_out(answer, found)
+                failures += _sorted_out(response, found)
         if failures:
             raise next((each for each in failures if not _may_pass(each)), failures[0])
 
@@ -93,22 +93,24 @@ async def _ask(
     return await cluster.call(await cluster.connection(leader), request, ListOffsetsResponse)
 
 
-def _sorted_out(answer: ListOffsetsResponse, found: dict[TopicPartition, OffsetAt]) -> list[BaseException]:
+def _sorted_out(
+    response: ListOffsetsResponse, found: dict[TopicPartition, OffsetAndTimestamp]
+) -> list[BaseException]:
     """Puts what was found where it belongs; returns what failed."""
     failures: list[BaseException] = []
-    for topic in answer.topics:
-        for told in topic.partitions:
-            partition = TopicPartition(topic.name, told.partition_index)
-            if as_error_code(told.error_code) is ErrorCode.NONE:
-                found[partition] = OffsetAt(told.offset, told.timestamp, told.leader_epoch)
+    for topic in response.topics:
+        for data in topic.partitions:
+            partition = TopicPartition(topic.name, data.partition_index)
+            if as_error_code(data.error_code) is ErrorCode.NONE:
+                found[partition] = OffsetAndTimestamp(data.offset, data.timestamp, data.leader_epoch)
             else:
-                failures.append(error_from(told.error_code, f"the offsets of {partition}"))
+                failures.append(error_from(data.error_code, f"the offsets of {partition}"))
     return failures
 
 
 async def resolve(
     cluster: Cluster,
-    places: Mapping[TopicPartition, Place],
+    places: Mapping[TopicPartition, OffsetSpec],
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
     """The offset that each place means now."""

@@ -18,11 +18,11 @@ PAUSE_DOUBLINGS_MAX: Final = 16
 class ClientOptions:
     client_id: str = "dlog"
     connect_timeout_ms: int = 10_000
-    """To connect and to learn what the broker speaks."""
+    """The time to connect and to learn what the broker speaks."""
     request_timeout_ms: int = 30_000
-    """From sending one request to its answer."""
+    """The time from sending one request to its response."""
     call_timeout_ms: int = 60_000
-    """For one call with all its retries."""
+    """The time for one call with all its retries."""
     retry_pause_ms: int = 100
     retry_pause_ms_max: int = 1_000
     metadata_age_ms_max: int = 300_000

@@ -37,7 +37,7 @@ def partition_of(key: bytes, partition_count: int) -> int:
 
 
 class StickyChoice:
-    """For records without a key: one partition for about `bytes_each` bytes, then the next.
+    """The partition of records without a key: one for about `bytes_each` bytes, then the next.
 
     `first` is where it begins; producers that begin at different ones share the load.
     """

@@ -1,4 +1,4 @@
-"""A producer: sends what the accumulator says, judges the answers, and tells how each batch ended.
+"""A producer: sends what the accumulator says, judges the responses, and tells how each batch ended.
 
 One task does the sending.  It takes what is ready, by leader, and each request is a task of its own, so that
 a slow broker holds up only its own partitions.  A partition has one batch under way at a time.
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from distributedlog.client.accumulator import NOBODY, Accumulator, Batch, Identity, estimated_bytes
 from distributedlog.client.errors import (
     UNKNOWN_OUTCOME,
-    check_answer,
+    check_response,
     code_of,
     error_from,
     is_retriable,
@@ -84,7 +84,7 @@ class ProducerOptions:
     batch_bytes_max: int = 256 * 1024
     request_bytes_max: int = 16 * MIB
     buffer_bytes_max: int = 32 * MIB
-    """With so much not delivered yet, `send` waits."""
+    """The undelivered bytes from which on `send` waits."""
     delivery_timeout_ms: int = 120_000
     allow_creation: bool = True
     """Whether a topic may be created by sending to it, if the cluster does that."""
@@ -130,7 +130,7 @@ class Delivery:
         return self._ended.done()
 
     async def wait(self) -> Delivered:
-        """Where the record is.  Raises what its batch failed with."""
+        """Returns where the record is.  Raises what its batch failed with."""
         report = await asyncio.shield(self._ended)
         if report.error is not None:
             raise report.error
@@ -139,7 +139,8 @@ class Delivery:
 
 
 class Producer:
-    """To be used with `async with`, which delivers everything before it ends, or drops it after an error."""
+    """A producer, used with `async with`, which delivers everything before it ends, or drops it after an
+    error."""
 
     def __init__(
         self,
@@ -191,6 +192,18 @@ class Producer:
             await self._wake_sender()
         return Delivery(_ended(batch), index)
 
+    async def send_batch(
+        self, partition: TopicPartition, records: list[Record]
+    ) -> "asyncio.Future[BatchReport]":
+        """Takes records as one batch of their own, for a partition of a topic that is known; waits only for
+        room.  The future gets a report, with an error in it if the batch failed."""
+        while self._accumulator.buffered_bytes >= self.options.buffer_bytes_max:
+            await self._wait_freed()
+        batch = self._accumulator.add_batch(partition, records, self._cluster.clock.monotonic_ms())
+        batch.token = asyncio.get_running_loop().create_future()
+        await self._wake_sender()
+        return _ended(batch)
+
     async def send_cut(self, partition: TopicPartition, cut: "CutBatch") -> None:
         """Takes a batch of rows for a partition of a topic that is known; waits only for room.
 
@@ -228,7 +241,7 @@ class Producer:
             self._flushing -= 1
 
     async def close(self) -> None:
-        """What is not delivered fails; `flush` first to deliver it."""
+        """Closes the producer; what is not delivered fails: `flush` first to deliver it."""
         tasks = [task for task in (self._sender, *self._requests) if task is not None]
         self._sender = None
         for task in tasks:
@@ -281,7 +294,7 @@ class Producer:
                 await self._changed.wait()
 
     def _by_known_leader(self, partitions: list[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
-        """As the view has it; None where it has no leader."""
+        """Groups by leader as the view has it; None where it has no leader."""
         found: dict[int | None, list[TopicPartition]] = {}
         for partition in partitions:
             topic = self._cluster.view.topics.get(partition.topic)
@@ -307,7 +320,8 @@ class Producer:
             task.add_done_callback(self._requests.discard)
 
     async def _renew_identity(self) -> bool:
-        """False if there is none to be had; then everything that waits has failed."""
+        """Renews the identity; False if there is none to be had, and then everything that waits has
+        failed."""
         try:
             identity = await self._cluster.retrying(
                 self._ask_identity, timeout_ms=self.options.delivery_timeout_ms
@@ -326,7 +340,7 @@ class Producer:
             return NOBODY
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
         response = await self._cluster.call(connection, request, InitProducerIdResponse)
-        check_answer(response.error_code, "an id for the producer")
+        check_response(response.error_code, "an id for the producer")
         return Identity(response.producer_id, response.producer_epoch)
 
     # --- one request ---------------------------------------------------------------------------
@@ -336,33 +350,35 @@ class Producer:
             try:
                 await self._cluster.partition(batch.partition)
             except DlogError as error:
-                self._judge(batch, error)
+                self._handle_failure(batch, error)
             else:
                 self._accumulator.retry(batch, self._cluster.clock.monotonic_ms())
                 self._changed.set()
 
     async def _deliver(self, leader: int, batches: list[Batch]) -> None:
         try:
-            answers = await self._produce(leader, batches)
+            responses = await self._produce(leader, batches)
         except DlogError as error:
             for batch in batches:
                 batch.is_doubtful |= isinstance(error, UNKNOWN_OUTCOME)
-                self._judge(batch, error)
+                self._handle_failure(batch, error)
             return
         for batch in batches:
-            if answers is None:
+            if responses is None:
                 self._end(batch, None)
                 continue
-            answer = answers.get(batch.partition)
-            if answer is None:
-                self._judge(batch, ConnectionLostError(f"the broker did not say how {batch.partition} went"))
+            response = responses.get(batch.partition)
+            if response is None:
+                self._handle_failure(
+                    batch, ConnectionLostError(f"the broker did not say how {batch.partition} went")
+                )
             else:
-                self._judge_answer(batch, answer)
+                self._handle_response(batch, response)
 
     async def _produce(
         self, leader: int, batches: list[Batch]
     ) -> dict[TopicPartition, PartitionProduceResponse] | None:
-        """None if no answer was asked for."""
+        """Sends a Produce request; returns None if no response was asked for."""
         connection = await self._cluster.connection(leader)
         names: dict[Uuid, str] = {}
         topics: dict[str, TopicProduceData] = {}
@@ -393,19 +409,19 @@ class Producer:
             for each in topic.partition_responses
         }
 
-    def _judge_answer(self, batch: Batch, answer: PartitionProduceResponse) -> None:
-        code = answer.error_code
+    def _handle_response(self, batch: Batch, response: PartitionProduceResponse) -> None:
+        code = response.error_code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._end(batch, None, answer.base_offset, answer.log_append_time_ms)
+            self._end(batch, None, response.base_offset, response.log_append_time_ms)
             return
         batch.is_doubtful |= code in DOUBTFUL
-        message = answer.error_message
-        if answer.record_errors and answer.record_errors[0].batch_index_error_message:
-            message = answer.record_errors[0].batch_index_error_message
-        self._judge(batch, error_from(code, f"partition {batch.partition}", message))
+        message = response.error_message
+        if response.record_errors and response.record_errors[0].batch_index_error_message:
+            message = response.record_errors[0].batch_index_error_message
+        self._handle_failure(batch, error_from(code, f"partition {batch.partition}", message))
 
-    def _judge(self, batch: Batch, error: DlogError) -> None:
-        """Again, or the end."""
+    def _handle_failure(self, batch: Batch, error: DlogError) -> None:
+        """Sends the batch again, or ends it."""
         now_ms = self._cluster.clock.monotonic_ms()
         due_ms = now_ms + self._cluster.pause_ms(batch.attempts)
         if is_stale_view(error):

@@ -1,7 +1,7 @@
-"""What a client knows of a cluster, out of Metadata answers.  Pure and immutable.
+"""What a client knows of a cluster, out of Metadata responses.  Pure and immutable.
 
 A view is never right for sure, only recent: whoever acts on it is told by the broker when it is stale.
-`merged` lays a newer answer over it: an answer about some topics leaves the others as they were; one about
+`merged` lays a newer answer over it: a response about some topics leaves the others as they were; one about
 all topics forgets those that it does not name.  Of two descriptions of one partition the one with the higher
 leader epoch stays, since a broker that lags may answer after one that does not.
 """
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from distributedlog.client.addresses import Address
-from distributedlog.client.errors import as_error_code, check_answer
+from distributedlog.client.errors import as_error_code, check_response
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import ZERO_UUID, Uuid
 from distributedlog.protocol.messages.metadata import (
@@ -54,7 +54,7 @@ class PartitionView:
 class TopicView:
     name: str
     partitions: tuple[PartitionView, ...] = ()
-    """In the order of their indexes."""
+    """The partitions in the order of their indexes."""
     topic_id: Uuid = ZERO_UUID
     is_internal: bool = False
     error: ErrorCode = ErrorCode.NONE
@@ -91,20 +91,20 @@ class ClusterView:
         return next((each.name for each in self.topics.values() if each.topic_id == topic_id), None)
 
 
-def _newest(known: TopicView | None, told: TopicView) -> TopicView:
-    if known is None or known.topic_id != told.topic_id:  # another topic under the same name
-        return told
+def _newest(known: TopicView | None, newer: TopicView) -> TopicView:
+    if known is None or known.topic_id != newer.topic_id:  # another topic under the same name
+        return newer
     partitions = []
-    for partition in told.partitions:
+    for partition in newer.partitions:
         before = known.partition(partition.index)
         is_older = before is not None and 0 <= partition.leader_epoch < before.leader_epoch
         partitions.append(before if before is not None and is_older else partition)
-    return replace(told, partitions=tuple(partitions))
+    return replace(newer, partitions=tuple(partitions))
 
 
 def view_of(response: MetadataResponse) -> ClusterView:
-    """Raises if the answer as a whole is an error; errors of topics stay with their topics."""
-    check_answer(response.error_code, "the cluster's metadata")
+    """Raises if the response as a whole is an error; errors of topics stay with their topics."""
+    check_response(response.error_code, "the cluster's metadata")
     brokers = {
         each.node_id: BrokerView(each.node_id, Address(each.host, each.port), each.rack)
         for each in response.brokers
@@ -115,18 +115,20 @@ def view_of(response: MetadataResponse) -> ClusterView:
     )
 
 
-def _topic_of(told: MetadataResponseTopic, name: str) -> TopicView:
-    partitions = sorted(map(_partition_of, told.partitions), key=lambda each: each.index)
-    return TopicView(name, tuple(partitions), told.topic_id, told.is_internal, as_error_code(told.error_code))
+def _topic_of(topic: MetadataResponseTopic, name: str) -> TopicView:
+    partitions = sorted(map(_partition_of, topic.partitions), key=lambda each: each.index)
+    return TopicView(
+        name, tuple(partitions), topic.topic_id, topic.is_internal, as_error_code(topic.error_code)
+    )
 
 
-def _partition_of(told: MetadataResponsePartition) -> PartitionView:
+def _partition_of(partition: MetadataResponsePartition) -> PartitionView:
     return PartitionView(
-        told.partition_index,
-        told.leader_id,
-        told.leader_epoch,
-        tuple(told.replica_nodes),
-        tuple(told.isr_nodes),
-        tuple(told.offline_replicas),
-        as_error_code(told.error_code),
+        partition.partition_index,
+        partition.leader_id,
+        partition.leader_epoch,
+        tuple(partition.replica_nodes),
+        tuple(partition.isr_nodes),
+        tuple(partition.offline_replicas),
+        as_error_code(partition.error_code),
     )

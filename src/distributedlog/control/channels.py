@@ -8,22 +8,28 @@ and the call is made on it; gRPC is told to try nothing again.
 
     not encodable, too large          InvalidRequestError       refused here
     no address, no connection         UnreachableError          nothing was done
+    it or we did not prove ourselves  ClusterAuthorizationError nothing was done
+    UNAUTHENTICATED                   we authenticate anew, once; then as above
     UNIMPLEMENTED                     UnsupportedVersionError   nothing was done: it has no controller service
     any other status, garbage         RequestTimedOutError      unknown
     a reply with an error             that error                as it says
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Final
 
 import grpc
 from grpc.aio import AioRpcError, Channel, UnaryUnaryMultiCallable
 
+from distributedlog.control.authentication import CallerSession
 from distributedlog.control.connections import Address, Connections, connected
-from distributedlog.control.contract import ControllerReply, Identity
+from distributedlog.control.contract import ControllerReply
+from distributedlog.control.credentials import SUBMIT, Credentials
 from distributedlog.controller.requests import Request
 from distributedlog.model.errors import (
+    ClusterAuthorizationError,
     DlogError,
     OverloadedError,
     RequestTimedOutError,
@@ -33,20 +39,23 @@ from distributedlog.model.errors import (
 from distributedlog.ports.executor import Done, Outcome
 from distributedlog.ports.randomness import Randomness
 
-SUBMIT: Final = "/dlog.v1.Controller/Submit"
 CALLS_MAX: Final = 1_024
-"""Under way at a time."""
+"""The calls that are in flight at a time."""
+WARNED_MAX: Final = 1_000
+
+_log = logging.getLogger(__name__)
 
 
 class ControllerChannelPool:
     """Implements ControllerClient.  Call everything on the control loop."""
 
     def __init__(
-        self, node_id: int, cluster_id: str, peers: Mapping[int, Address], *, randomness: Randomness
+        self, credentials: Credentials, peers: Mapping[int, Address], *, randomness: Randomness
     ) -> None:
-        self.identity = Identity(cluster_id, node_id)
-        self.connections = Connections(peers)
+        self.identity = credentials.identity
+        self.connections = Connections(credentials, peers)
         self.randomness = randomness
+        self._warned: set[tuple[int, str]] = set()
         self._calls: set[asyncio.Task[Outcome[ControllerReply]]] = set()
         self._closed = False
 
@@ -91,10 +100,49 @@ class ControllerChannelPool:
                 live = await connected(channel)
         except (TimeoutError, asyncio.CancelledError):  # late, or this node stops: nothing has left it
             live = False
-        remaining_s = deadline - loop.time()
-        if not live or self._closed or remaining_s <= 0:
+        if not live or self._closed or deadline <= loop.time():
             return Outcome(error=UnreachableError(f"node {node_id} cannot be reached"))
-        return await _submitted(channel, node_id, data, remaining_s)
+        outcome = await self._submit(channel, node_id, data, deadline)
+        if outcome is None:  # it knows our session no more: another process, or another connection
+            outcome = await self._submit(channel, node_id, data, deadline)
+        if outcome is None:
+            return Outcome(error=ClusterAuthorizationError(f"node {node_id} ends our sessions"))
+        return outcome
+
+    async def _submit(
+        self, channel: Channel, node_id: int, data: bytes, deadline: float
+    ) -> Outcome[ControllerReply] | None:
+        """Submits a request; None: nothing was done, and we have to authenticate anew."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout_at(deadline):
+                session = await self.connections.session(node_id, channel)
+        except (TimeoutError, asyncio.CancelledError):  # nothing but a proof has left this node
+            return Outcome(error=UnreachableError(f"node {node_id} did not authenticate us in time"))
+        except DlogError as refused:
+            self.warn_once(node_id, refused)
+            return Outcome(error=refused)
+        remaining_s = max(0.0, deadline - loop.time())
+        try:
+            return await _submitted(channel, node_id, data, session, remaining_s)
+        except AioRpcError as failed:
+            code = failed.code()
+            if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNAVAILABLE):
+                self.connections.forget_session(channel)  # the next connection needs another
+            if code is grpc.StatusCode.UNAUTHENTICATED:
+                return None
+            if code is grpc.StatusCode.UNIMPLEMENTED:
+                missing = f"node {node_id} has no controller service that we know"
+                return Outcome(error=UnsupportedVersionError(missing))
+            return _unknown(node_id, f"{code.name}: {failed.details()}")
+
+    def warn_once(self, node_id: int, refused: DlogError) -> None:
+        """Logs once for each reason that a node does not prove itself, or does not believe us."""
+        warning = (node_id, str(refused)[:300])
+        if isinstance(refused, ClusterAuthorizationError) and warning not in self._warned:
+            if len(self._warned) < WARNED_MAX:
+                self._warned.add(warning)
+            _log.warning("the control plane of node %d cannot be used: %s", *warning)
 
     async def close(self) -> None:
         """Every call is answered before this returns; what was under way, with its outcome unknown."""
@@ -107,7 +155,7 @@ class ControllerChannelPool:
 
 
 async def _submitted(
-    channel: Channel, node_id: int, data: bytes, timeout_s: float
+    channel: Channel, node_id: int, data: bytes, session: CallerSession, timeout_s: float
 ) -> Outcome[ControllerReply]:
     from distributedlog.control.conversion.envelope import decode_reply
 
@@ -115,13 +163,8 @@ async def _submitted(
         SUBMIT, request_serializer=None, response_deserializer=None
     )
     try:
-        reply: bytes = await submit(data, timeout=timeout_s)
+        reply: bytes = await submit(data, timeout=timeout_s, metadata=session.metadata(SUBMIT, data))
         return decode_reply(reply)
-    except AioRpcError as failed:
-        if failed.code() is grpc.StatusCode.UNIMPLEMENTED:
-            missing = f"node {node_id} has no controller service that we know"
-            return Outcome(error=UnsupportedVersionError(missing))
-        return _unknown(node_id, f"{failed.code().name}: {failed.details()}")
     except asyncio.CancelledError:
         return _unknown(node_id, "the call was cut off")
     except DlogError as unreadable:

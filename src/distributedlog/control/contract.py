@@ -54,11 +54,11 @@ class MetadataSink(Protocol):
     An offset may be missing where the log holds no metadata, as at an entry that changes Raft's members.
     """
 
-    def snapshot(self, data: bytes, offset: int) -> None:
+    def handle_snapshot(self, data: bytes, offset: int) -> None:
         """The image after this offset; comes only when the entries asked for are no longer in the log."""
         ...
 
-    def entry(self, payload: bytes, offset: int) -> None: ...
+    def handle_entry(self, payload: bytes, offset: int) -> None: ...
 
 
 class MetadataSource(Protocol):

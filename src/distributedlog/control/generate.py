@@ -1,4 +1,4 @@
-"""Makes _generated/ from protos/: `python -m distributedlog.control.generate`.
+"""Makes _generated/ from protos/ in each package that has them: `python -m distributedlog.control.generate`.
 
 The protos name each other as `dlog/v1/NAME.proto`, which is what other languages and reflection see; the
 Python modules live in our package, so their imports of each other are rewritten.  Only messages are made.
@@ -16,37 +16,49 @@ import sys
 import tempfile
 
 PROTO_PACKAGE = "dlog/v1"
-PYTHON_PACKAGE = "distributedlog.control._generated"
-NAMES = ("common", "raft", "controller", "broker_service")
-
-_HERE = os.path.dirname(os.path.abspath(__file__))
-PROTOS = os.path.join(_HERE, "protos")
-GENERATED = os.path.join(_HERE, "_generated")
+PACKAGES = {"control": ("common", "authentication", "raft", "controller"), "gateway": ("broker_service",)}
+"""Which protos each package has."""
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def generate() -> dict[str, str]:
-    """The text of each module and of its stub, by file name."""
+def protos_of(package: str) -> str:
+    return os.path.join(_ROOT, package, "protos")
+
+
+def generated_of(package: str) -> str:
+    return os.path.join(_ROOT, package, "_generated")
+
+
+def generate(package: str) -> dict[str, str]:
+    """The text of each module of a package and of its stub, by file name."""
     from grpc_tools import protoc  # a development tool: not there where distributedlog is only used
 
+    names = PACKAGES[package]
     with tempfile.TemporaryDirectory() as made:
-        arguments = ["protoc", f"-I{PROTO_PACKAGE}={PROTOS}", f"--python_out={made}", f"--pyi_out={made}"]
-        status = protoc.main([*arguments, *(f"{PROTO_PACKAGE}/{name}.proto" for name in NAMES)])
+        arguments = [
+            "protoc", f"-I{PROTO_PACKAGE}={protos_of(package)}", f"--python_out={made}", f"--pyi_out={made}"
+        ]  # fmt: skip
+        status = protoc.main([*arguments, *(f"{PROTO_PACKAGE}/{name}.proto" for name in names)])
         if status != 0:
             raise RuntimeError(f"protoc failed with {status}")
-        file_names = [f"{name}_pb2.{suffix}" for name in NAMES for suffix in ("py", "pyi")]
-        return {name: _adopted(os.path.join(made, *PROTO_PACKAGE.split("/"), name)) for name in file_names}
+        file_names = [f"{name}_pb2.{suffix}" for name in names for suffix in ("py", "pyi")]
+        made_in = os.path.join(made, *PROTO_PACKAGE.split("/"))
+        return {name: _import_from(package, os.path.join(made_in, name)) for name in file_names}
 
 
-def _adopted(path: str) -> str:
+def _import_from(package: str, path: str) -> str:
     with open(path, encoding="utf-8") as source:
         text = source.read()
-    return text.replace(f"from {PROTO_PACKAGE.replace('/', '.')} import", f"from {PYTHON_PACKAGE} import")
+    return text.replace(
+        f"from {PROTO_PACKAGE.replace('/', '.')} import", f"from distributedlog.{package}._generated import"
+    )
 
 
 def main() -> int:
-    for name, text in generate().items():
-        with open(os.path.join(GENERATED, name), "w", encoding="utf-8") as target:
-            target.write(text)
+    for package in PACKAGES:
+        for name, text in generate(package).items():
+            with open(os.path.join(generated_of(package), name), "w", encoding="utf-8") as target:
+                target.write(text)
     return 0
 
 

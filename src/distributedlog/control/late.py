@@ -23,9 +23,11 @@ class LateService(grpc.GenericRpcHandler):
     def service(
         self, handler_call_details: grpc.HandlerCallDetails
     ) -> "grpc.RpcMethodHandler[Any, Any] | None":
-        if not handler_call_details.method.startswith(self._methods):
-            return None
-        return self.load().service(handler_call_details)
+        return self.load().service(handler_call_details) if self.has(handler_call_details.method) else None
+
+    def has(self, method: str) -> bool:
+        """Returns whether a method, by its full name, is of this service."""
+        return method.startswith(self._methods)
 
     def load(self) -> grpc.GenericRpcHandler:
         if self._handler is None:

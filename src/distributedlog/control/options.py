@@ -15,18 +15,20 @@ be asked twice.  It does reconnect, with jitter, ever more slowly up to RECONNEC
 from typing import Final
 
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of one message on the wire; the largest entry of the metadata log (8 MiB) and its wrapping fit."""
+"""The bytes of one message on the wire; the largest entry of the metadata log (8 MiB) and its wrapping
+fit."""
 STREAMS_MAX: Final = 1_024
 """Calls that one connection has open at a time."""
 CONNECTIONS_MAX: Final = 1_024
-"""That one server has at a time; one too many is closed as soon as it is accepted."""
+"""The connections that one server has at a time; one too many is closed as soon as it is accepted."""
 HANDSHAKE_TIMEOUT_MS: Final = 10_000
 IDLE_MS_MAX: Final = 300_000
 PING_INTERVAL_MS: Final = 3_000
 PING_TIMEOUT_MS: Final = 3_000
 RECONNECT_MS_MIN: Final = 100
 RECONNECT_MS_MAX: Final = 500
-"""Below an election timeout: a node that comes back is not taken for absent."""
+"""The longest pause before connecting again, below an election timeout: a node that comes back is not taken
+for absent."""
 CONNECT_TIMEOUT_MS: Final = 2_000
 
 Options = tuple[tuple[str, int], ...]

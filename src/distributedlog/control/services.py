@@ -1,5 +1,9 @@
 """What a node answers on the control port: the services of raft.proto and controller.proto.
 
+Every call has to be in a session (`sessions`): who calls has proved that it holds the cluster's secret, and
+is taken at its word for no other node.  Messages of consensus are taken only from nodes that this one knows
+as voters.
+
 Requests arrive as bytes and are parsed here, after their size was checked.  A request to the controller is
 always answered by a reply, errors included: only the network leaves anything open.  Streams are refused by
 a status, because there is nothing yet whose outcome could be doubted.
@@ -28,8 +32,18 @@ from distributedlog.control.conversion.envelope import (
     encode_reply,
     parse,
 )
+from distributedlog.control.credentials import EXCHANGE, SUBMIT, WATCH_METADATA
 from distributedlog.control.options import MESSAGE_BYTES_MAX
+from distributedlog.control.sessions import RefusedError, Session, Sessions, UnprovenCaller
+from distributedlog.controller.requests import (
+    AllocateProducerIdsRequest,
+    AlterPartitionsRequest,
+    HeartbeatRequest,
+    RegisterBrokerRequest,
+    Request,
+)
 from distributedlog.model.errors import (
+    ClusterAuthorizationError,
     DlogError,
     MalformedMessageError,
     NotLeaderError,
@@ -45,7 +59,17 @@ UPDATE_BYTES: Final = 1024 * 1024
 """Entries are gathered up to this, and snapshots cut into pieces of it."""
 WRITE_TIMEOUT_S: Final = 10.0
 WATCHES_MAX: Final = 256
-"""At a time."""
+"""The watches at a time."""
+
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
+NOT_ITS_OWN: Final = "not its own"
+_OF_A_BROKER: Final = (
+    AllocateProducerIdsRequest,
+    AlterPartitionsRequest,
+    HeartbeatRequest,
+    RegisterBrokerRequest,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -60,14 +84,37 @@ async def refuse(context: "ServicerContext[Any, Any]", error: DlogError) -> None
     await context.abort(status, str(error))
 
 
+def check_sender(header: common_pb2.Header, session: Session) -> None:
+    session.claim(header.sender_id)
+    if header.sender_id != session.node_id:
+        raise RefusedError(
+            NOT_ITS_OWN, f"node {session.node_id} speaks in the name of node {header.sender_id}"
+        )
+
+
+def check_own(request: Request, session: Session) -> None:
+    """A broker registers, lives and leads under no other id than its own."""
+    if isinstance(request, _OF_A_BROKER) and (
+        request.broker_id != session.node_id or BROKER not in session.roles
+    ):
+        raise RefusedError(
+            NOT_ITS_OWN,
+            f"node {session.node_id}, in the roles {','.join(sorted(session.roles))}, asks as broker "
+            f"{request.broker_id}",
+        )
+
+
 # --- raft --------------------------------------------------------------------------------------
 
 
 class RaftService:
-    def __init__(self, identity: Identity, receive: Receive) -> None:
+    def __init__(
+        self, identity: Identity, sessions: Sessions, is_voter: Callable[[int], bool], receive: Receive
+    ) -> None:
         self._identity = identity
+        self._sessions = sessions
+        self._is_voter = is_voter
         self._receive = receive
-        self._refused: set[tuple[int, str]] = set()
         self._streams: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -76,27 +123,48 @@ class RaftService:
         return grpc.method_handlers_generic_handler("dlog.v1.Raft", {"Exchange": exchange})
 
     async def exchange(self, frames: AsyncIterator[bytes], context: "ServicerContext[bytes, bytes]") -> bytes:
+        try:
+            session = self._sessions.require(context, EXCHANGE)
+            if not isinstance(session, UnprovenCaller):
+                self._check_voter(session)
+        except RefusedError as error:
+            await self._sessions.refuse(context, error)
+            raise
         if not self._closed:
-            reading = asyncio.get_running_loop().create_task(self._read(frames))
+            reading = asyncio.get_running_loop().create_task(self._read(frames, session))
             self._streams.add(reading)
             try:
                 await asyncio.wait({reading})
                 if not reading.cancelled():
                     reading.result()
             except DlogError as error:
+                self._sessions.report_refusal(context, error)
                 await refuse(context, error)
             finally:
                 reading.cancel()
                 self._streams.discard(reading)
         return raft_pb2.RaftClosed().SerializeToString()
 
-    async def _read(self, frames: AsyncIterator[bytes]) -> None:
+    def _check_voter(self, session: Session) -> None:
+        if CONTROLLER not in session.roles:
+            raise RefusedError(NOT_ITS_OWN, f"node {session.node_id} is no controller")
+        if not self._is_voter(session.node_id):
+            raise RefusedError(
+                NOT_ITS_OWN,
+                f"node {session.node_id} is no voter that node {self._identity.node_id} knows of: see "
+                "controller.quorum.voters of both",
+            )
+
+    async def _read(self, frames: AsyncIterator[bytes], session: Session) -> None:
         sender: int | None = None
         async for data in frames:
             frame = parse(raft_pb2.RaftFrame, data, MESSAGE_BYTES_MAX)
             kind = frame.WhichOneof("frame")
             if sender is None:
-                sender = self._greeted(frame.hello)
+                check_header(frame.hello, self._identity)
+                check_sender(frame.hello, session)
+                self._check_voter(session)
+                sender = session.node_id
             elif kind == "message":
                 self._receive(sender, frame.message)
             elif kind == "hello":
@@ -108,28 +176,23 @@ class RaftService:
         for reading in self._streams:
             reading.cancel()
 
-    def _greeted(self, hello: common_pb2.Header) -> int:
-        try:
-            check_header(hello, self._identity)
-        except DlogError as error:
-            said = (hello.sender_id, str(error)[:300])
-            if said not in self._refused and len(self._refused) < 1_000:
-                self._refused.add(said)
-                _log.warning("messages of node %d are refused: %s", *said)
-            raise
-        return hello.sender_id
-
 
 # --- controller --------------------------------------------------------------------------------
 
 
 class ControllerServicer:
-    """In front of a ControllerService and a MetadataSource, which a node that is no voter may lack."""
+    """The gRPC service in front of a ControllerService and a MetadataSource, which a node that is no voter
+    may lack."""
 
     def __init__(
-        self, identity: Identity, controller: ControllerService | None, metadata: MetadataSource | None
+        self,
+        identity: Identity,
+        sessions: Sessions,
+        controller: ControllerService | None,
+        metadata: MetadataSource | None,
     ) -> None:
         self._identity = identity
+        self._sessions = sessions
         self._controller = controller
         self._metadata = metadata
         self._feeds: set[MetadataFeed] = set()
@@ -148,7 +211,14 @@ class ControllerServicer:
         if remaining_s is not None:
             timeout_ms = max(0, min(int(remaining_s * 1000), SUBMIT_TIMEOUT_MS_MAX))
         try:
-            request = decode_request(data, self._identity)
+            session = self._sessions.require(context, SUBMIT, data)
+        except RefusedError as error:
+            await self._sessions.refuse(context, error)
+            raise
+        try:
+            sender, request = decode_request(data, self._identity)
+            check_sender(sender, session)
+            check_own(request, session)
             if self._controller is None:
                 raise NotLeaderError(f"node {self._identity.node_id} is no controller")
             answered: asyncio.Future[Outcome[ControllerReply]] = asyncio.get_running_loop().create_future()
@@ -159,6 +229,9 @@ class ControllerServicer:
 
             self._controller.submit(request, timeout_ms, done)
             return encode_reply((await answered).value())
+        except RefusedError as error:
+            self._sessions.report_refusal(context, error)
+            return encode_failure(ClusterAuthorizationError(str(error)))
         except DlogError as error:
             return encode_failure(error)
         except Exception as defect:
@@ -167,12 +240,17 @@ class ControllerServicer:
 
     async def watch_metadata(self, data: bytes, context: "ServicerContext[bytes, bytes]") -> None:
         try:
+            session = self._sessions.require(context, WATCH_METADATA, data)
             request = parse(pb.WatchMetadataRequest, data, WATCH_REQUEST_BYTES_MAX)
             check_header(request.header, self._identity)
+            check_sender(request.header, session)
             if self._metadata is None:
                 raise NotLeaderError(f"node {self._identity.node_id} has no metadata to give")
             if request.from_offset < 0:
                 raise MalformedMessageError(f"there is no offset {request.from_offset}")
+        except RefusedError as error:
+            await self._sessions.refuse(context, error)
+            return
         except DlogError as error:
             await refuse(context, error)
             return
@@ -197,7 +275,7 @@ class ControllerServicer:
 
 
 async def _write_all(feed: "MetadataFeed", context: "ServicerContext[bytes, bytes]") -> bool:
-    """Until the feed is closed; False: the watcher does not read."""
+    """Writes until the feed is closed; False: the watcher does not read."""
     while await feed.wait():
         for update in feed.take():
             writing = asyncio.ensure_future(context.write(update.SerializeToString()))
@@ -212,7 +290,7 @@ async def _write_all(feed: "MetadataFeed", context: "ServicerContext[bytes, byte
 
 
 class MetadataFeed:
-    """Between a source that pushes and a stream that drains: a queue of bounded bytes."""
+    """A queue of bounded bytes between a source that pushes and a stream that drains."""
 
     def __init__(self, source: MetadataSource, from_offset: int, *, bytes_max: int = QUEUE_BYTES_MAX) -> None:
         self._source = source
@@ -231,7 +309,8 @@ class MetadataFeed:
     # --- from the source -----------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """What the source says within `watch` may fill the queue before there is a way to cancel."""
+        """Watches the source: what it pushes within `watch` may fill the queue before there is a way to
+        cancel."""
         self._full = False
         cancel = self._source.watch(self._next_offset, self)
         if self._full:
@@ -239,7 +318,7 @@ class MetadataFeed:
         else:
             self._cancel = cancel
 
-    def snapshot(self, data: bytes, offset: int) -> None:
+    def handle_snapshot(self, data: bytes, offset: int) -> None:
         if self._closed or self._full:
             return
         self._entries.clear()
@@ -247,7 +326,7 @@ class MetadataFeed:
         self._bytes = len(data)
         self._queued(offset)
 
-    def entry(self, payload: bytes, offset: int) -> None:
+    def handle_entry(self, payload: bytes, offset: int) -> None:
         if self._closed or self._full or offset < self._next_offset:
             return
         self._entries.append((offset, payload))
@@ -269,7 +348,7 @@ class MetadataFeed:
     # --- to the stream -------------------------------------------------------------------------
 
     async def wait(self) -> bool:
-        """Until there is something to take; False: never again."""
+        """Waits until there is something to take; False: never again."""
         while not self._closed and self._snapshot is None and not self._entries:
             if self._full:
                 self._watch()

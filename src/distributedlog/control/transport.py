@@ -3,9 +3,11 @@
 Each node keeps one stream open to every peer that it has something for, and only sends on it; what it
 receives comes on streams that others opened (see services.py).
 
-    peer's queue -> task: connect, hello, message, message ...   end of the stream's life -> the next stream
+    peer's queue -> task: connect, authenticate, hello, message, message ...   it grew old -> the next stream
                           |-> no connection, or it broke: pause with jitter, drop what waits, try again
-                          |-> refused (another cluster or node, a newer version): say so once, pause longer
+                          |-> refused (another cluster or node, a newer version, no proof): say so once, pause
+                              longer
+                          |-> it knows our session no more: authenticate anew
 
 A message to a peer that cannot be reached is dropped, as the port allows: whoever needs an answer asks
 again, and an old message is worth little.  Messages to a peer that reads slowly wait in a queue of bounded
@@ -23,11 +25,11 @@ import grpc
 from grpc.aio import AioRpcError, Channel, StreamUnaryMultiCallable
 
 from distributedlog.control.connections import Address, Connections, connected
-from distributedlog.control.contract import Identity
+from distributedlog.control.credentials import EXCHANGE, Credentials
+from distributedlog.model.errors import ClusterAuthorizationError, DlogError
 from distributedlog.ports.randomness import Randomness
 from distributedlog.ports.transport import Receive
 
-EXCHANGE: Final = "/dlog.v1.Raft/Exchange"
 RAFT_MESSAGE_BYTES_MAX: Final = 15 * 1024 * 1024
 QUEUE_BYTES_MAX: Final = 64 * 1024 * 1024
 STREAM_LIFE_S: Final = 600.0
@@ -50,20 +52,19 @@ class GrpcTransport:
 
     def __init__(
         self,
-        node_id: int,
-        cluster_id: str,
+        credentials: Credentials,
         peers: Mapping[int, Address],
         *,
         randomness: Randomness,
         stream_life_s: float = STREAM_LIFE_S,
     ) -> None:
-        self.identity = Identity(cluster_id, node_id)
-        self._connections = Connections(peers)
+        self.identity = credentials.identity
+        self._connections = Connections(credentials, peers)
         self._randomness = randomness
         self._stream_life_s = stream_life_s
         self._receive: Receive | None = None
         self._outbound: dict[int, _Outbound] = {}
-        self._complained: set[tuple[int, str]] = set()
+        self._warned: set[tuple[int, str]] = set()
         self._closed = False
 
     @property
@@ -83,7 +84,7 @@ class GrpcTransport:
         if self._closed or node_id not in self.peers:
             return
         if len(message) > RAFT_MESSAGE_BYTES_MAX:
-            self._complain(
+            self._warn_once(
                 node_id, f"a message of {len(message)} bytes is over the {RAFT_MESSAGE_BYTES_MAX} allowed"
             )
             return
@@ -116,6 +117,11 @@ class GrpcTransport:
             try:
                 if channel is not None and await connected(channel):
                     pause_ms = await self._stream(node_id, outbound, channel)
+            except DlogError as refused:  # no session, and nothing was sent
+                pause_ms = PAUSE_MS
+                if isinstance(refused, ClusterAuthorizationError):
+                    pause_ms = PAUSE_REFUSED_MS
+                    self._warn_once(node_id, str(refused))
             except Exception:  # whatever it is, this peer must be tried again
                 _log.exception("sending to node %d failed", node_id)
             if pause_ms is not None:
@@ -130,7 +136,8 @@ class GrpcTransport:
         exchange: StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(
             EXCHANGE, request_serializer=None, response_deserializer=None
         )
-        call = exchange(timeout=STREAM_DEADLINE_S)
+        session = await self._connections.session(node_id, channel)
+        call = exchange(timeout=STREAM_DEADLINE_S, metadata=session.metadata(EXCHANGE))
         try:
             hello = RaftFrame(hello=header(self.identity, node_id))
             await call.write(hello.SerializeToString())
@@ -140,23 +147,28 @@ class GrpcTransport:
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await call
                 return None
-            code = await call.code()
-            if code not in _REFUSALS:
-                return None if sent else PAUSE_MS
-            self._complain(node_id, await call.details())
-            return PAUSE_REFUSED_MS
+            return await self._pause_after(node_id, channel, call, sent)
         except _BROKEN:
-            if call.done() and await call.code() in _REFUSALS:
-                self._complain(node_id, await call.details())
-                return PAUSE_REFUSED_MS
-            return PAUSE_MS
+            return await self._pause_after(node_id, channel, call, 0) if call.done() else PAUSE_MS
         except TimeoutError:
             return None
         finally:
             call.cancel()
 
+    async def _pause_after(
+        self, node_id: int, channel: Channel, call: Any, sent: int
+    ) -> tuple[int, int] | None:
+        """A stream was ended by the other side."""
+        code = await call.code()
+        if code not in _REFUSALS:
+            self._connections.forget_session(channel)  # the next connection needs another
+            return None if sent else PAUSE_MS
+        self._warn_once(node_id, await call.details())
+        return PAUSE_REFUSED_MS
+
     async def _send_all(self, outbound: "_Outbound", call: Any, current: Callable[[], bool]) -> int:
-        """Until the stream is broken, grew old, or leads to where the peer is no more; how many were sent."""
+        """Sends until the stream is broken, grew old, or leads to where the peer is no more; returns how many
+        were sent."""
         from distributedlog.control._generated.raft_pb2 import RaftFrame
 
         end = asyncio.get_running_loop().time() + self._stream_life_s
@@ -172,12 +184,12 @@ class GrpcTransport:
             await call.write(RaftFrame(message=outbound.take()).SerializeToString())
             sent += 1
 
-    def _complain(self, node_id: int, reason: str) -> None:
-        """Once for each thing, for as long as this process lives."""
-        said = (node_id, reason[:300])
-        if said not in self._complained and len(self._complained) < 1_000:
-            self._complained.add(said)
-            _log.warning("node %d does not take our messages: %s", *said)
+    def _warn_once(self, node_id: int, reason: str) -> None:
+        """Logs a warning once for each node and reason, for as long as this process lives."""
+        warning = (node_id, reason[:300])
+        if warning not in self._warned and len(self._warned) < 1_000:
+            self._warned.add(warning)
+            _log.warning("node %d does not take our messages: %s", *warning)
 
 
 class _Outbound:
@@ -197,7 +209,7 @@ class _Outbound:
         self._filled.set()
 
     async def wait(self) -> None:
-        """Until there is something to take."""
+        """Waits until there is something to take."""
         while not self._messages:
             self._filled.clear()
             await self._filled.wait()

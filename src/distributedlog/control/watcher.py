@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+import grpc
 from grpc.aio import AioRpcError, UnaryStreamMultiCallable
 
 from distributedlog.control._generated import controller_pb2 as pb
@@ -24,10 +25,10 @@ from distributedlog.control.channels import ControllerChannelPool
 from distributedlog.control.connections import connected
 from distributedlog.control.contract import MetadataSink
 from distributedlog.control.conversion.envelope import header, parse
+from distributedlog.control.credentials import WATCH_METADATA
 from distributedlog.control.options import MESSAGE_BYTES_MAX
-from distributedlog.model.errors import MalformedMessageError
+from distributedlog.model.errors import DlogError, MalformedMessageError
 
-WATCH_METADATA: Final = "/dlog.v1.Controller/WatchMetadata"
 SNAPSHOT_BYTES_MAX: Final = 64 * 1024 * 1024
 STREAM_LIFE_MS: Final = (30_000, 60_000)
 PAUSE_MS: Final = (20, 500)
@@ -98,9 +99,14 @@ class MetadataWatcher:
         return others[self._channels.randomness.between(0, len(others) - 1)] if others else None
 
     async def _follow(self, node_id: int) -> bool:
-        """Until the stream ends; whether anything came."""
+        """Follows until the stream ends; returns whether anything came."""
         channel = self._channels.connections.channel(node_id)
         if channel is None or not await connected(channel):
+            return False
+        try:
+            session = await self._channels.connections.session(node_id, channel)
+        except DlogError as refused:
+            self._channels.warn_once(node_id, refused)
             return False
         self._incoming.begin()
         request = pb.WatchMetadataRequest(
@@ -110,14 +116,17 @@ class MetadataWatcher:
             WATCH_METADATA, request_serializer=None, response_deserializer=None
         )
         life_ms = self._channels.randomness.between(*STREAM_LIFE_MS)
-        call: Any = watch(request.SerializeToString(), timeout=life_ms / 1000)
+        data = request.SerializeToString()
+        call: Any = watch(data, timeout=life_ms / 1000, metadata=session.metadata(WATCH_METADATA, data))
         self._call = call
         came = False
         try:
             async for data in call:
                 came = self._take(data) or came
-        except (AioRpcError, asyncio.CancelledError):
+        except (AioRpcError, asyncio.CancelledError) as ended:
             self._raise_if_stopping()
+            if isinstance(ended, AioRpcError) and ended.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                self._channels.connections.forget_session(channel)
         except UnusableStreamError as reason:
             _log.info("the metadata of node %d is not taken: %s", node_id, reason)
             came = False
@@ -164,7 +173,7 @@ class Incoming:
         self._chunks, self._chunk_bytes, self._snapshot = [], 0, None
 
     def take(self, update: pb.MetadataUpdate) -> bool:
-        """Whether the sink got something.  UnusableStreamError if the stream is of no use."""
+        """Returns whether the sink got something.  UnusableStreamError if the stream is of no use."""
         kind = update.WhichOneof("update")
         if kind == "snapshot":
             return self._take_chunk(update.snapshot)
@@ -173,12 +182,12 @@ class Incoming:
         for entry in update.entries.entries:
             if entry.offset < self.next_offset:
                 raise UnusableStreamError(f"offset {entry.offset} comes after {self.next_offset - 1}")
-            self._sink.entry(entry.payload, entry.offset)
+            self._sink.handle_entry(entry.payload, entry.offset)
             self.next_offset = entry.offset + 1
         return bool(update.entries.entries)
 
     def _take_chunk(self, chunk: pb.SnapshotChunk) -> bool:
-        said = (chunk.offset, chunk.total_bytes)
+        place = (chunk.offset, chunk.total_bytes)
         if self._snapshot is None:
             if chunk.total_bytes > SNAPSHOT_BYTES_MAX:
                 raise UnusableStreamError(
@@ -188,8 +197,8 @@ class Incoming:
                 raise UnusableStreamError(
                     f"it lags: its snapshot ends at {chunk.offset}, we are at {self.next_offset - 1}"
                 )
-            self._snapshot = said
-        elif self._snapshot != said:
+            self._snapshot = place
+        elif self._snapshot != place:
             raise UnusableStreamError("pieces of two snapshots are mixed")
         self._chunks.append(chunk.data)
         self._chunk_bytes += len(chunk.data)
@@ -199,6 +208,6 @@ class Incoming:
             return False
         data = b"".join(self._chunks)
         self.begin()
-        self._sink.snapshot(data, chunk.offset)
+        self._sink.handle_snapshot(data, chunk.offset)
         self.next_offset = chunk.offset + 1
         return True

@@ -15,7 +15,7 @@
     topics          create, delete, grow
     partitions      changes of the in-sync replicas, elections by hand
     producer_ids    blocks of producer ids
-    requests        what can be asked, and the answers
+    requests        requests and replies
     machine         all of it as one `Machine`
 
 Each imports only from above it.  Brokers use the first eight: they replay what is committed and act on the

@@ -11,16 +11,17 @@ A registration is a process, by its incarnation.  The broker epoch is the offset
 the incarnation, so it only rises, and whatever an earlier life of the broker still sends is refused by it.
 An incarnation that comes while another is alive under the same id is refused.
 
-A process that returns tells in which epoch it last stopped with everything on disk.  If that is not the
+A process that returns says in which epoch it last stopped with everything on disk.  If that is not the
 epoch it is registered in, it was an unclean stop: it leaves ISR and ELR.  If none of its disks is one that it
 had, it holds nothing at all.
 
-SOFT STATE, lost with the controller: when each broker was last heard, how far it has replayed, and at which
-offset its shutdown began.  A new controller gives every broker a full session timeout from its own beginning.
-But only who was heard by this controller counts as alive when another incarnation comes: a broker that
-crashed together with the controller need not wait for its own ghost.
-A controller that was itself stopped for a while gives all a full session timeout again: their heartbeats may
-lie unread.
+SOFT STATE, lost with the controller: when each broker sent its last heartbeat, how far it has replayed, at
+which offset its shutdown began, and what is known of leases (see `leases`).  A new controller gives every
+broker a full session timeout from its own beginning.  But only who sent this controller a heartbeat counts as
+alive when another incarnation comes: a broker that crashed together with the controller need not wait for its
+own ghost.  (One that comes with other disks does: it has no lock that proves its predecessor gone, and that
+one may hold a lease.)  A controller that was itself stopped for a while gives all a full session timeout
+again: their heartbeats may lie unread.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,16 +29,29 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from distributedlog.controller.configs import ControllerConfig
-from distributedlog.controller.elections import Departed, held_by, is_leaderless, leads_any, sweep
+from distributedlog.controller.cluster_settings import data_loop_lag_ms_max, session_timeout_ms
+from distributedlog.controller.elections import (
+    Departed,
+    all_partitions,
+    change_record,
+    held_by,
+    is_leaderless,
+    leads_any,
+    plan,
+    rules_of,
+    sweep,
+)
 from distributedlog.controller.features import METADATA_FEATURE, has_eligible_leaders
 from distributedlog.controller.image import Broker, MetadataImage
+from distributedlog.controller.leases import Leases
 from distributedlog.controller.records import (
     FENCE,
     UNFENCE,
     BrokerRegistrationChange,
+    PartitionChanged,
     UnregisterBroker,
 )
+from distributedlog.controller.replica_faults import settle_faults
 from distributedlog.controller.requests import HeartbeatReply, HeartbeatRequest, RegisterBrokerRequest
 from distributedlog.controller.snapshots import broker_record
 from distributedlog.model.errors import (
@@ -48,7 +62,7 @@ from distributedlog.model.errors import (
     StaleBrokerEpochError,
     UnsupportedVersionError,
 )
-from distributedlog.model.ids import ZERO_UUID
+from distributedlog.model.ids import ZERO_UUID, Uuid
 from distributedlog.protocol.schema import Message
 
 ENDPOINTS_MAX: Final = 64
@@ -70,10 +84,10 @@ class BrokerState(Enum):
 
 class BrokerEvent(Enum):
     REGISTERED = "a new process registered"
-    CAUGHT_UP = "heard, and as far as its registration"
-    ASKED_FENCING = "asked to be fenced, or its data loop is stuck"
-    SILENT = "not heard for a session timeout"
-    ASKED_SHUTDOWN = "asked to shut down"
+    CAUGHT_UP = "a heartbeat came, and it has replayed its registration"
+    FENCING_REQUESTED = "asked to be fenced, or its data loop is stuck"
+    EXPIRED = "no heartbeat for a session timeout"
+    SHUTDOWN_REQUESTED = "asked to shut down"
     HANDED_OVER = "leads nothing, and all active brokers know"
     UNREGISTERED = "unregistered by an operator"
 
@@ -84,14 +98,14 @@ TRANSITIONS: Final[Mapping[tuple[BrokerState, BrokerEvent], BrokerState]] = {
     (BrokerState.FENCED, BrokerEvent.CAUGHT_UP): BrokerState.ACTIVE,
     (BrokerState.FENCED, BrokerEvent.UNREGISTERED): BrokerState.UNREGISTERED,
     (BrokerState.ACTIVE, BrokerEvent.REGISTERED): BrokerState.FENCED,
-    (BrokerState.ACTIVE, BrokerEvent.ASKED_FENCING): BrokerState.FENCED,
-    (BrokerState.ACTIVE, BrokerEvent.SILENT): BrokerState.FENCED,
-    (BrokerState.ACTIVE, BrokerEvent.ASKED_SHUTDOWN): BrokerState.SHUTTING_DOWN,
+    (BrokerState.ACTIVE, BrokerEvent.FENCING_REQUESTED): BrokerState.FENCED,
+    (BrokerState.ACTIVE, BrokerEvent.EXPIRED): BrokerState.FENCED,
+    (BrokerState.ACTIVE, BrokerEvent.SHUTDOWN_REQUESTED): BrokerState.SHUTTING_DOWN,
     (BrokerState.ACTIVE, BrokerEvent.HANDED_OVER): BrokerState.FENCED,
     (BrokerState.ACTIVE, BrokerEvent.UNREGISTERED): BrokerState.UNREGISTERED,
     (BrokerState.SHUTTING_DOWN, BrokerEvent.REGISTERED): BrokerState.FENCED,
-    (BrokerState.SHUTTING_DOWN, BrokerEvent.ASKED_FENCING): BrokerState.FENCED,
-    (BrokerState.SHUTTING_DOWN, BrokerEvent.SILENT): BrokerState.FENCED,
+    (BrokerState.SHUTTING_DOWN, BrokerEvent.FENCING_REQUESTED): BrokerState.FENCED,
+    (BrokerState.SHUTTING_DOWN, BrokerEvent.EXPIRED): BrokerState.FENCED,
     (BrokerState.SHUTTING_DOWN, BrokerEvent.HANDED_OVER): BrokerState.FENCED,
     (BrokerState.SHUTTING_DOWN, BrokerEvent.UNREGISTERED): BrokerState.UNREGISTERED,
 }
@@ -115,32 +129,33 @@ class Session:
 
     last_contact_ms: int
     heard: bool
-    """By this controller; else it was only granted time."""
+    """Whether this controller has heard it; else it was only granted time."""
     metadata_offset: int = -1
     shutdown_offset: int | None = None
     """Everyone must have replayed this far before the broker may go."""
     log_end_offset: int = -1
-    """The end of the log when it was last heard."""
+    """The end of the log at its last heartbeat."""
     caught_up_ms: int = -1
-    """When it last had all that there was; only told, nothing follows from it."""
+    """The time at which it last had all that there was; only reported, nothing follows from it."""
 
 
 class Sessions:
-    """Who was heard when."""
+    """The sessions of all brokers; how long they last the image says."""
 
-    def __init__(self, session_timeout_ms: int) -> None:
-        self._timeout_ms = session_timeout_ms
+    def __init__(self) -> None:
         self._of: dict[int, Session] = {}
+        self.leases = Leases()
 
     def restart(self, image: MetadataImage, now_ms: int, next_offset: int) -> None:
         """A new controller: everyone has a full session timeout from now."""
         self._of = {}
+        self.leases.restart(next_offset - 1)
         for broker_id, broker in image.brokers.items():
             shutdown_offset = next_offset if broker.in_controlled_shutdown else None
             self._of[broker_id] = Session(now_ms, False, shutdown_offset=shutdown_offset)
 
     def note_progress(self, broker_id: int, now_ms: int, metadata_offset: int, next_offset: int) -> None:
-        """How far it is, told in a heartbeat.  Who has by now what there was when it was last heard had all
+        """Notes how far a heartbeat says it is.  Who has by now what there was at its last heartbeat had all
         of it then: where much is written nobody is ever up to the very end."""
         session = self._of.setdefault(broker_id, Session(now_ms, True))
         if metadata_offset + 1 >= next_offset:
@@ -157,33 +172,37 @@ class Sessions:
         return session
 
     def heard(self) -> Iterator[tuple[int, Session]]:
-        """Those that this controller has heard, by id."""
+        """Returns the sessions of brokers that sent this controller a heartbeat, by id."""
         return (
             (broker_id, self._of[broker_id]) for broker_id in sorted(self._of) if self._of[broker_id].heard
         )
 
     def begin(self, broker_id: int, now_ms: int) -> None:
-        """Of a new incarnation."""
+        """Begins with a new incarnation."""
         self._of[broker_id] = Session(now_ms, True)
 
-    def is_alive(self, broker_id: int, now_ms: int) -> bool:
+    def is_alive(self, image: MetadataImage, broker_id: int, now_ms: int, *, is_heard: bool = True) -> bool:
+        """Returns whether the broker's session lasts; of one that this controller heard if `is_heard`."""
         session = self._of.get(broker_id)
-        return session is not None and session.heard and now_ms < session.last_contact_ms + self._timeout_ms
+        if session is None or (is_heard and not session.heard):
+            return False
+        return now_ms < session.last_contact_ms + session_timeout_ms(image)
 
-    def first_silent(self, image: MetadataImage) -> tuple[int, int] | None:
-        """When the next unfenced broker is to be fenced, and which."""
+    def next_expiry(self, image: MetadataImage) -> tuple[int, int] | None:
+        """Returns when the next unfenced broker is to be fenced, and which."""
+        timeout_ms = session_timeout_ms(image)
         return min(
             (
-                (session.last_contact_ms + self._timeout_ms, broker_id)
+                (session.last_contact_ms + timeout_ms, broker_id)
                 for broker_id, session in self._of.items()
                 if (broker := image.brokers.get(broker_id)) is not None and not broker.fenced
             ),
             default=None,
         )
 
-    def excuse(self, due_ms: int, now_ms: int) -> None:
-        """Long overdue, so the controller itself did not run: nobody could be heard, and all begin anew."""
-        if (now_ms - due_ms) * LATE_PARTS > self._timeout_ms:
+    def excuse(self, image: MetadataImage, due_ms: int, now_ms: int) -> None:
+        """Begins all sessions anew if one is long overdue: the controller itself did not run then."""
+        if (now_ms - due_ms) * LATE_PARTS > session_timeout_ms(image):
             for session in self._of.values():
                 session.last_contact_ms = now_ms
 
@@ -215,7 +234,6 @@ def check_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> Brok
 
 def register(
     image: MetadataImage,
-    config: ControllerConfig,
     sessions: Sessions,
     request: RegisterBrokerRequest,
     now_ms: int,
@@ -225,8 +243,11 @@ def register(
     _check_registration(image, request)
     existing = image.brokers.get(request.broker_id)
     same = existing is not None and existing.incarnation_id == request.incarnation_id
-    if existing is not None and not same and sessions.is_alive(request.broker_id, now_ms):
-        raise DuplicateRegistrationError(f"another process is alive as broker {request.broker_id}")
+    if existing is not None and not same:
+        # A predecessor on the same disks is gone, or this process would not have their lock.
+        is_heard = not (existing.is_active and _has_other_disks(existing, request.log_dirs))
+        if sessions.is_alive(image, request.broker_id, now_ms, is_heard=is_heard):
+            raise DuplicateRegistrationError(f"another process is alive as broker {request.broker_id}")
     broker = Broker(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -244,21 +265,25 @@ def register(
     else:
         _ = TRANSITIONS[state_of(existing), BrokerEvent.REGISTERED]
         departed = _departed_by_restart(existing, request, broker)
-        records += sweep(image, config, held_by(request.broker_id), departed=departed)
+        records += sweep(image, held_by(request.broker_id), departed=departed)
         sessions.begin(request.broker_id, now_ms)
     records.append(broker_record(broker))
     return records, broker.epoch
 
 
 def _departed_by_restart(existing: Broker | None, request: RegisterBrokerRequest, broker: Broker) -> Departed:
-    """What the new process still has of what the old one had."""
+    """Returns what the new process still has of what the old one had."""
     who = (request.broker_id,)
-    disks_known = existing is not None and existing.log_dirs and broker.log_dirs
-    if existing is None or (disks_known and not set(existing.log_dirs) & set(broker.log_dirs)):
+    if existing is None or _has_other_disks(existing, broker.log_dirs):
         return Departed(without_disk=who)
     if request.previous_broker_epoch != existing.epoch:
         return Departed(unclean=who)
     return Departed(leaving=who)
+
+
+def _has_other_disks(existing: Broker, log_dirs: tuple[Uuid, ...]) -> bool:
+    """Returns whether none of these disks is one that the broker had, as far as that is known."""
+    return bool(existing.log_dirs and log_dirs) and not set(existing.log_dirs) & set(log_dirs)
 
 
 def _check_registration(image: MetadataImage, request: RegisterBrokerRequest) -> None:
@@ -295,22 +320,24 @@ def _check_registration(image: MetadataImage, request: RegisterBrokerRequest) ->
 
 def heartbeat(
     image: MetadataImage,
-    config: ControllerConfig,
     sessions: Sessions,
     request: HeartbeatRequest,
     now_ms: int,
     next_offset: int,
 ) -> tuple[list[Message], HeartbeatReply]:
     broker = check_epoch(image, request.broker_id, request.broker_epoch)
+    leases, told = sessions.leases, request.applied_offset
+    leases.note_applied(request.broker_id, request.metadata_offset if told is None else told)
     sessions.note_progress(request.broker_id, now_ms, request.metadata_offset, next_offset)
     session = sessions.touch(request.broker_id, now_ms, request.metadata_offset)
     is_caught_up = request.metadata_offset >= broker.epoch
+    records: list[Message] = [*_settle_faults(image, request, next_offset)]
+    image = image.apply(records, next_offset)
     before = state_of(broker)
-    event = _event_of(image, config, sessions, session, broker, request)
+    event = _event_of(image, sessions, session, broker, request)
     after = before if event is None else TRANSITIONS[before, event]
-    records: list[Message] = []
     if event is not None:
-        records = _move(image, config, broker, after)
+        records += _move(image, broker, after)
         if after is BrokerState.SHUTTING_DOWN:
             session.shutdown_offset = next_offset
     is_leaving = request.want_shutdown or broker.in_controlled_shutdown
@@ -319,23 +346,45 @@ def heartbeat(
         is_fenced=after is BrokerState.FENCED,
         in_controlled_shutdown=after is BrokerState.SHUTTING_DOWN,
         should_shut_down=after is BrokerState.FENCED and is_leaving,
+        took_replica_faults=bool(request.replica_faults),
+        lease_offset=next_offset if records else leases.lease_offset(request.broker_id),
+        settled_offset=leases.settled_offset(
+            (each for each in image.brokers if image.is_active(each)), request.broker_id, next_offset - 1
+        ),
     )
     if reply.should_shut_down:
-        # Its next incarnation need not wait until this one has been silent for long enough.
+        # Its next incarnation need not wait until the session of this one has expired.
         session.heard = False
     return records, reply
 
 
+def _settle_faults(
+    image: MetadataImage, request: HeartbeatRequest, next_offset: int
+) -> list[PartitionChanged]:
+    """Returns what changes by what the broker tells of its replicas; who led last and can do so leads."""
+    if not request.replica_faults:
+        return []
+    records = settle_faults(image, request.broker_id, request.replica_faults)
+    told = {(each.topic_id, each.partition_id) for each in request.replica_faults}
+    after = image.apply(records, next_offset)
+    for topic, partition_id, partition in all_partitions(after):
+        if (topic.topic_id, partition_id) in told and is_leaderless(partition):
+            target = plan(partition, rules_of(after, topic.name), after.is_active)
+            record = change_record(topic, partition_id, partition, target)
+            if record is not None:
+                records.append(record)
+    return records
+
+
 def _event_of(
     image: MetadataImage,
-    config: ControllerConfig,
     sessions: Sessions,
     session: Session,
     broker: Broker,
     request: HeartbeatRequest,
 ) -> BrokerEvent | None:
-    """What a heartbeat means for its broker; None: nothing new."""
-    is_stuck = request.want_fence or request.data_loop_lag_ms > config.data_loop_lag_ms_max
+    """Returns what a heartbeat means for its broker; None: nothing new."""
+    is_stuck = request.want_fence or request.data_loop_lag_ms > data_loop_lag_ms_max(image)
     state = state_of(broker)
     if state is BrokerState.FENCED:
         # One that was on its way out does not come back without registering again.
@@ -343,12 +392,12 @@ def _event_of(
         is_caught_up = request.metadata_offset >= broker.epoch
         return BrokerEvent.CAUGHT_UP if may_return and is_caught_up else None
     if is_stuck:
-        return BrokerEvent.ASKED_FENCING
+        return BrokerEvent.FENCING_REQUESTED
     if state is BrokerState.ACTIVE:
         if not request.want_shutdown:
             return None
         leads = leads_any(image, broker.broker_id)
-        return BrokerEvent.ASKED_SHUTDOWN if leads else BrokerEvent.HANDED_OVER
+        return BrokerEvent.SHUTDOWN_REQUESTED if leads else BrokerEvent.HANDED_OVER
     lowest = sessions.lowest_active_offset(image)
     everyone_knows = lowest is None or session.shutdown_offset is None or lowest >= session.shutdown_offset
     if everyone_knows and not leads_any(image, broker.broker_id):
@@ -356,42 +405,38 @@ def _event_of(
     return None
 
 
-def _move(
-    image: MetadataImage, config: ControllerConfig, broker: Broker, after: BrokerState
-) -> list[Message]:
+def _move(image: MetadataImage, broker: Broker, after: BrokerState) -> list[Message]:
     """The records of a broker's change of state, partitions included."""
     change = BrokerRegistrationChange(broker_id=broker.broker_id, broker_epoch=broker.epoch)
     if after is BrokerState.ACTIVE:
         change.fenced = UNFENCE
-        return [change, *sweep(image, config, is_leaderless, arrived=broker.broker_id)]
+        return [change, *sweep(image, is_leaderless, arrived=broker.broker_id)]
     if after is BrokerState.FENCED:
         change.fenced = FENCE
     else:
         change.in_controlled_shutdown = 1
     departed = Departed(leaving=(broker.broker_id,))
-    return [*sweep(image, config, held_by(broker.broker_id), departed=departed), change]
+    return [*sweep(image, held_by(broker.broker_id), departed=departed), change]
 
 
-def fence_silent(
-    image: MetadataImage, config: ControllerConfig, sessions: Sessions, now_ms: int
-) -> list[Message]:
-    """Fences the broker that has been silent the longest, if its time is over.  One at a time: the next one's
+def fence_expired(image: MetadataImage, sessions: Sessions, now_ms: int) -> list[Message]:
+    """Fences the broker whose session expired first, if one did.  One at a time: the next one's
     partitions are to see what this one's departure has changed."""
-    silent = sessions.first_silent(image)
-    if silent is None or silent[0] > now_ms:
+    expiry = sessions.next_expiry(image)
+    if expiry is None or expiry[0] > now_ms:
         return []
-    broker = image.brokers[silent[1]]
-    return _move(image, config, broker, TRANSITIONS[state_of(broker), BrokerEvent.SILENT])
+    broker = image.brokers[expiry[1]]
+    return _move(image, broker, TRANSITIONS[state_of(broker), BrokerEvent.EXPIRED])
 
 
-def unregister(image: MetadataImage, config: ControllerConfig, broker_id: int) -> list[Message]:
+def unregister(image: MetadataImage, broker_id: int) -> list[Message]:
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise BrokerNotRegisteredError(f"broker {broker_id} is not registered")
     _ = TRANSITIONS[state_of(broker), BrokerEvent.UNREGISTERED]
     departed = Departed(without_disk=(broker_id,))
     return [
-        *sweep(image, config, held_by(broker_id), departed=departed),
+        *sweep(image, held_by(broker_id), departed=departed),
         UnregisterBroker(broker_id=broker_id, broker_epoch=broker.epoch),
     ]
 

@@ -17,7 +17,7 @@ from distributedlog.controller.image import (
     Settings,
     Topic,
 )
-from distributedlog.controller.persistent_map import Change, PersistentMap, changes
+from distributedlog.controller.persistent_map import Change, changes
 from distributedlog.model.ids import Uuid
 
 K = TypeVar("K")
@@ -28,7 +28,7 @@ class PartitionDelta(NamedTuple):
     """A partition that was changed or added in a topic that both images have."""
 
     topic: Topic
-    """As the newer image has it."""
+    """The topic as the newer image has it."""
     partition_id: int
     old: Partition | None
     new: Partition | None
@@ -51,29 +51,7 @@ class ImageDelta(NamedTuple):
     features: tuple[Change[str, int], ...]
     quotas: tuple[Change[QuotaEntity, Quotas], ...]
     scalars: Scalars
-    """Of the newer image, changed or not."""
-
-    def apply_to(self, old: MetadataImage) -> MetadataImage:
-        """The newer image, out of the older."""
-        topics, topic_ids = old.topics, old.topic_ids
-        for topic in self.topics_removed:
-            topics = topics.delete(topic.topic_id)
-            topic_ids = topic_ids.delete(topic.name)
-        for topic in self.topics_created:
-            topics = topics.set(topic.topic_id, topic)
-            topic_ids = topic_ids.set(topic.name, topic.topic_id)
-        for delta in self.partitions:
-            topic = topics[delta.topic.topic_id]
-            topics = topics.set(topic.topic_id, topic._replace(partitions=_edited_partitions(topic, delta)))
-        return MetadataImage(
-            *self.scalars,
-            _edited(old.features, self.features),
-            _edited(old.brokers, self.brokers),
-            topics,
-            topic_ids,
-            _edited(old.configs, self.configs),
-            _edited(old.quotas, self.quotas),
-        )
+    """The scalars of the newer image, changed or not."""
 
 
 def diff(old: MetadataImage, new: MetadataImage) -> ImageDelta:
@@ -108,15 +86,3 @@ def _partition_deltas(change: Change[Uuid, Topic]) -> Iterator[PartitionDelta]:
     old, new = _there(change.old), _there(change.new)
     for each in changes(old.partitions, new.partitions):
         yield PartitionDelta(new, each.key, each.old, each.new)
-
-
-def _edited_partitions(topic: Topic, delta: PartitionDelta) -> PersistentMap[int, Partition]:
-    if delta.new is None:
-        return topic.partitions.delete(delta.partition_id)
-    return topic.partitions.set(delta.partition_id, delta.new)
-
-
-def _edited(before: PersistentMap[K, V], edits: tuple[Change[K, V], ...]) -> PersistentMap[K, V]:
-    for edit in edits:
-        before = before.delete(edit.key) if edit.new is None else before.set(edit.key, edit.new)
-    return before

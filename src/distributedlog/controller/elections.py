@@ -10,7 +10,7 @@ A leader is sought, in this order, among replicas that are active:
 | any replica          | only if the topic allows an unclean election    | whatever it lacks                 |
 
 Whoever is elected from outside the ISR becomes the ISR alone; from the last two rows it is RECOVERING, which
-tells brokers to put open transactions in order, and the ELR is forgotten.
+makes brokers put open transactions in order, and the ELR is forgotten.
 
 Eligible leader replicas (ELR), from level 2 on.  The high watermark does not move while the ISR is smaller
 than `min.insync.replicas`; so whoever leaves such an ISR still holds all that is committed, for as long as
@@ -22,6 +22,8 @@ the ISR stays so small.  Therefore:
 and the ISR may become empty.  The effective min ISR is no more than there are replicas.  At level 1 there is
 no ELR, and an ISR keeps its last member, which alone may lead when it returns, however it returns.
 
+A replica whose log is lost (`replica_faults`) is not elected by any of these.
+
 Invariants: ISR and ELR are disjoint, both within the replicas; a leader is active and in the ISR; from level
 2 on, who lost its disk is in neither and is no last leader.  The leader epoch rises with every change of
 leader, to none too; the partition epoch with every record (see `image.changed`).
@@ -31,7 +33,7 @@ from collections.abc import Callable, Collection, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from distributedlog.controller.configs import ControllerConfig, allows_unclean_election, min_insync_replicas
+from distributedlog.controller.cluster_settings import allows_unclean_election, min_insync_replicas
 from distributedlog.controller.features import has_eligible_leaders
 from distributedlog.controller.image import MetadataImage, Partition, Topic
 from distributedlog.controller.records import (
@@ -41,6 +43,7 @@ from distributedlog.controller.records import (
     RECOVERING,
     PartitionChanged,
 )
+from distributedlog.model.ids import Uuid
 
 Ids = tuple[int, ...]
 
@@ -51,7 +54,7 @@ class Election(Enum):
     PREFERRED = "preferred"
     """The first replica, if it is in sync; else as ONLINE."""
     UNCLEAN = "unclean"
-    """As ONLINE, and any active replica rather than none."""
+    """Elects as ONLINE does, and any active replica rather than none."""
 
 
 class Rules(NamedTuple):
@@ -62,10 +65,10 @@ class Rules(NamedTuple):
     eligible_leaders: bool
 
 
-def rules_of(image: MetadataImage, config: ControllerConfig, topic: str) -> Rules:
+def rules_of(image: MetadataImage, topic: str) -> Rules:
     return Rules(
-        min_insync_replicas(image, config, topic),
-        allows_unclean_election(image, config, topic),
+        min_insync_replicas(image, topic),
+        allows_unclean_election(image, topic),
         has_eligible_leaders(image.level),
     )
 
@@ -111,7 +114,8 @@ def plan(
     departed: Departed = NOBODY,
     recovery_state: int | None = None,
 ) -> Target:
-    """What becomes of the partition: its ISR (as it is, if not given) less who departed, then its leader."""
+    """Returns what becomes of the partition: its ISR (as it is, if not given) less who departed, then its
+    leader."""
     wanted = partition.isr if isr is None else isr
     target_isr = tuple(each for each in wanted if not departed.from_isr(each))
     elr = _eligible(partition, rules, target_isr, departed)
@@ -121,7 +125,7 @@ def plan(
     recovery = partition.recovery_state if recovery_state is None else recovery_state
 
     def may(broker_id: int) -> bool:
-        return not departed.from_isr(broker_id) and may_lead(broker_id)
+        return not departed.from_isr(broker_id) and may_lead(broker_id) and not partition.is_lost(broker_id)
 
     leader = _clean_leader(partition, target_isr or elr, may, election)
     if leader != NO_LEADER:
@@ -177,9 +181,13 @@ def _last_leader(partition: Partition, departed: Departed) -> Ids:
 
 
 def change_record(
-    topic: Topic, partition_id: int, partition: Partition, target: Target
+    topic: Topic,
+    partition_id: int,
+    partition: Partition,
+    target: Target,
+    directories: tuple[Uuid, ...] | None = None,
 ) -> PartitionChanged | None:
-    """What differs, or None if nothing does."""
+    """Returns what differs, or None if nothing does."""
 
     def differing(now: Ids, before: Ids) -> list[int] | None:
         return None if now == before else list(now)
@@ -194,6 +202,7 @@ def change_record(
         leader_recovery_state=NO_RECOVERY_CHANGE if same_recovery else target.recovery_state,
         eligible_leader_replicas=differing(target.elr, partition.elr),
         last_known_elr=differing(target.last_known, partition.last_known_elr),
+        directories=None if directories in (None, partition.directories) else list(directories or ()),
     )
     unchanged = PartitionChanged(topic_id=topic.topic_id, partition_id=partition_id)
     return None if record == unchanged else record
@@ -228,7 +237,6 @@ def leads_any(image: MetadataImage, broker_id: int) -> bool:
 
 def sweep(
     image: MetadataImage,
-    config: ControllerConfig,
     concerned: Callable[[Partition], bool],
     *,
     departed: Departed = NOBODY,
@@ -245,7 +253,7 @@ def sweep(
         if not concerned(partition):
             continue
         if topic.name not in rules:
-            rules[topic.name] = rules_of(image, config, topic.name)
+            rules[topic.name] = rules_of(image, topic.name)
         target = plan(partition, rules[topic.name], may_lead, departed=departed)
         record = change_record(topic, partition_id, partition, target)
         if record is not None:

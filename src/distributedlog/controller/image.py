@@ -46,7 +46,7 @@ from distributedlog.controller.records import (
     UnregisterBroker,
 )
 from distributedlog.model.errors import ConsensusError
-from distributedlog.model.ids import Uuid
+from distributedlog.model.ids import ZERO_UUID, Uuid
 from distributedlog.protocol.schema import Message
 
 NO_OFFSET: Final = -1
@@ -54,11 +54,19 @@ CLUSTER_DEFAULT: Final = ""
 """The name of the broker settings that hold for all brokers."""
 
 
+UNASSIGNED_DIRECTORY: Final = ZERO_UUID
+LOST_DIRECTORY: Final = Uuid((1).to_bytes(16, "big"))
+"""Kafka's word for a replica whose directory is out of use; here, whose log is."""
+
+
 class ResourceType(IntEnum):
-    """As Kafka numbers what has settings."""
+    """The kinds of what has settings, as Kafka numbers them."""
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    """Levels of loggers: a broker's own, in memory, and in no image."""
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
@@ -107,11 +115,21 @@ class Partition(NamedTuple):
     recovery_state: int = RECOVERED
     """RECOVERING: the leader was elected uncleanly and has not yet put its log in order."""
     elr: tuple[int, ...] = ()
-    """Out of the ISR, yet sure to hold all that is committed: the ISR was below min.insync.replicas since."""
+    """The replicas outside of the ISR that are yet sure to hold all that is committed: the ISR was below
+    min.insync.replicas since."""
     last_known_elr: tuple[int, ...] = ()
     """The leader of a partition that lost its ISR and its eligible leaders."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    directories: tuple[Uuid, ...] = ()
+    """One for each replica if any is LOST; else none, for a broker has one log directory."""
+
+    def is_lost(self, broker_id: int) -> bool:
+        """Whether the broker has said that it cannot open its log, or that it is gone."""
+        return any(
+            replica == broker_id and directory == LOST_DIRECTORY
+            for replica, directory in zip(self.replicas, self.directories, strict=False)
+        )
 
 
 class Topic(NamedTuple):
@@ -134,7 +152,7 @@ class MetadataImage:
 
     offset: int = NO_OFFSET
     epoch: int = 0
-    """Of the controller that wrote last."""
+    """The epoch of the controller that wrote last."""
     controller_id: int = -1
     cluster_id: str = ""
     next_producer_id: int = 0
@@ -297,6 +315,7 @@ def _partition_created(to: _Successor, record: PartitionCreated) -> None:
         last_known_elr=tuple(record.last_known_elr or ()),
         adding=tuple(record.adding_replicas),
         removing=tuple(record.removing_replicas),
+        directories=tuple(record.directories),
     )
     _put_partition(to, topic, record.partition_id, partition)
 
@@ -333,6 +352,7 @@ def changed(partition: Partition, record: PartitionChanged) -> Partition:
         last_known_elr=now(record.last_known_elr, partition.last_known_elr),
         adding=now(record.adding_replicas, partition.adding),
         removing=now(record.removing_replicas, partition.removing),
+        directories=partition.directories if record.directories is None else tuple(record.directories),
     )
 
 

@@ -4,12 +4,13 @@
 
 SOFT STATE: the sessions of brokers (see `brokers`), and when leaders are to be balanced next.  A new
 controller takes over by replay.  Every change is one entry of the log, so nothing can be half done; what a
-predecessor had begun and not yet written (a silent broker to fence, a shutdown to finish, a partition without
+predecessor had begun and not yet written (a broker to fence, a shutdown to finish, a partition without
 a leader that could have one) follows from the image, and is taken up in `activated` or as its time comes.
 Nobody is fenced before a full session timeout has passed under the new controller.
 
-The first entry of each controller says who it is.  The first of a new cluster says its level and its id too,
-and nothing may stand before it.  The machine asks for no effects: brokers act on the log itself.
+The first entry of each controller says who it is, and has the settings of the whole cluster that it lacked.
+The first of a new cluster says its level and its id too, and nothing may stand before it.  The machine asks
+for no effects: brokers act on the log itself.
 """
 
 from collections import Counter
@@ -18,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from distributedlog.controller import brokers, partitions, producer_ids, topics
 from distributedlog.controller.brokers import Session, Sessions, supports_level
 from distributedlog.controller.bundles import check_fits
+from distributedlog.controller.cluster_settings import settle_cluster_settings
 from distributedlog.controller.configs import ControllerConfig
 from distributedlog.controller.elections import is_leaderless, sweep
 from distributedlog.controller.features import FEATURES, GROUP_FEATURE, METADATA_FEATURE, versioned
@@ -38,7 +40,7 @@ from distributedlog.controller.requests import (
     FeaturesReply,
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
-    Outcome,
+    ItemOutcome,
     QuotasReply,
     ReadImageRequest,
     RegisterBrokerReply,
@@ -65,7 +67,7 @@ ControllerResult = Result[Versioned, Response, None]
 Handled = tuple[list[Message], Response]
 
 BALANCE_AGAIN_MS = SECOND_MS
-"""Until the next part, when one part of the elections was not enough."""
+"""The pause until the next part, when one part of the elections was not enough."""
 
 
 class ControllerMachine:
@@ -74,7 +76,7 @@ class ControllerMachine:
         self.config = config
         self.image = image or MetadataImage()
         self._chance = chance
-        self._sessions = Sessions(config.session_timeout_ms)
+        self._sessions = Sessions()
         self._balance_ms = 0
 
     # --- the contract --------------------------------------------------------------------------
@@ -87,12 +89,14 @@ class ControllerMachine:
 
     def replay(self, records: Sequence[Versioned], offset: int) -> None:
         messages = [message for message, _ in records]
+        self._sessions.leases.note_changes(self.image, messages, offset)
         self.image = self.image.apply(messages, offset, level_max=self.config.level_max)
 
     def activated(self, context: Context) -> Result[Versioned, None, None]:
         self._sessions.restart(self.image, context.now_ms, context.next_offset)
         self._balance_ms = context.now_ms + self.config.leader_balance_interval_ms
         elected = ControllerElected(controller_id=self.config.controller_id, epoch=context.epoch)
+        common = settle_cluster_settings(self.image, self.config.cluster_settings)
         if not self.image.cluster_id:
             level = self.config.bootstrap_level
             first: list[Message] = [FeatureLevelSet(name=METADATA_FEATURE, feature_level=level)]
@@ -100,34 +104,36 @@ class ControllerMachine:
                 group_level = self.config.bootstrap_group_level
                 first.append(FeatureLevelSet(name=GROUP_FEATURE, feature_level=group_level))
             first.append(ClusterCreated(cluster_id=self.config.cluster_id))
-            return Result(None, versioned([*first, elected], level))
+            return Result(None, versioned([*first, *common, elected], level))
         if self.image.cluster_id != self.config.cluster_id:
             raise ConsensusError(
                 f"the log is of the cluster {self.image.cluster_id}, this node of {self.config.cluster_id}"
             )
-        settled = sweep(self.image, self.config, is_leaderless)
-        return Result(None, self._at_level([elected, *settled]))
+        image = self.image.apply(common, context.next_offset, level_max=self.config.level_max)
+        # With a minimum that was not in the log before, eligibility is judged anew.
+        settled = sweep(image, lambda each: is_leaderless(each) or bool(common and each.elr))
+        return Result(None, self._at_level([elected, *common, *settled]))
 
     def next_deadline_ms(self) -> int | None:
-        silent = self._sessions.first_silent(self.image)
-        return self._balance_ms if silent is None else min(silent[0], self._balance_ms)
+        expiry = self._sessions.next_expiry(self.image)
+        return self._balance_ms if expiry is None else min(expiry[0], self._balance_ms)
 
     def tick(self, context: Context) -> Result[Versioned, None, None]:
-        silent = self._sessions.first_silent(self.image)
-        if silent is not None and silent[0] <= context.now_ms:
-            self._sessions.excuse(silent[0], context.now_ms)
-            fenced = brokers.fence_silent(self.image, self.config, self._sessions, context.now_ms)
+        expiry = self._sessions.next_expiry(self.image)
+        if expiry is not None and expiry[0] <= context.now_ms:
+            self._sessions.excuse(self.image, expiry[0], context.now_ms)
+            fenced = brokers.fence_expired(self.image, self._sessions, context.now_ms)
             return Result(None, self._at_level(fenced))
         if self._balance_ms > context.now_ms:
             return Result(None)
         limit = self.config.elections_per_balance_max
-        balanced = partitions.balance_leaders(self.image, self.config, limit)
+        balanced = partitions.balance_leaders(self.image, limit)
         pause_ms = BALANCE_AGAIN_MS if len(balanced) >= limit else self.config.leader_balance_interval_ms
         self._balance_ms = context.now_ms + pause_ms
         return Result(None, self._at_level(list(balanced)))
 
     def heard(self) -> Iterator[tuple[int, Session]]:
-        """The brokers that were heard by this controller, by id, and when and how far."""
+        """Returns the sessions of brokers that sent this controller a heartbeat, by id."""
         return self._sessions.heard()
 
     def snapshot(self) -> bytes:
@@ -148,16 +154,14 @@ class ControllerMachine:
         image, config, sessions = self.image, self.config, self._sessions
         match request:
             case HeartbeatRequest():
-                return brokers.heartbeat(
-                    image, config, sessions, request, context.now_ms, context.next_offset
-                )
+                return brokers.heartbeat(image, sessions, request, context.now_ms, context.next_offset)
             case RegisterBrokerRequest():
                 records, epoch = brokers.register(
-                    image, config, sessions, request, context.now_ms, context.next_offset
+                    image, sessions, request, context.now_ms, context.next_offset
                 )
                 return records, RegisterBrokerReply(epoch)
             case UnregisterBrokerRequest():
-                return brokers.unregister(image, config, request.broker_id), None
+                return brokers.unregister(image, request.broker_id), None
             case AlterPartitionsRequest():
                 return partitions.alter_partitions(image, config, request)
             case ElectLeadersRequest():
@@ -195,7 +199,7 @@ class ControllerMachine:
                 return topics.alter_configs(self.image, self.config, request, context.next_offset)
 
     def _alter_quotas(self, request: AlterQuotasRequest) -> Handled:
-        topics.check_batch_size(self.config, request.entities)
+        topics.check_item_count(self.config, request.entities)
         counts = Counter(frozenset(entity) for entity, _ in request.entities)
         records: list[Message] = []
         outcomes = []
@@ -213,11 +217,11 @@ class ControllerMachine:
                 outcomes.append((given, failure(error)))
                 continue
             records += made
-            outcomes.append((given, Outcome()))
+            outcomes.append((given, ItemOutcome()))
         return ([] if request.validate_only else records), QuotasReply(tuple(outcomes))
 
     def _update_features(self, request: UpdateFeaturesRequest) -> Handled:
-        topics.check_batch_size(self.config, request.levels)
+        topics.check_item_count(self.config, request.levels)
         names = [name for name, _ in request.levels]
         if len(set(names)) != len(names):
             raise InvalidRequestError("a feature is in the request more than once")
@@ -229,7 +233,7 @@ class ControllerMachine:
             except DlogError as error:
                 outcomes.append((name, failure(error)))
                 continue
-            outcomes.append((name, Outcome()))
+            outcomes.append((name, ItemOutcome()))
             if level != self._level_of(name):
                 records.append(FeatureLevelSet(name=name, feature_level=level))
         return ([] if request.validate_only else records), FeaturesReply(tuple(outcomes))

@@ -2,7 +2,7 @@
 
 Only the leader of a partition may change its ISR, and only as of the epochs it names:
 
-| what is wrong                                            | answer                     |
+| what is wrong                                            | error                      |
 |----------------------------------------------------------|----------------------------|
 | the broker epoch of the leader                           | STALE_BROKER_EPOCH (whole) |
 | an unknown topic, an unknown partition                   | UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION |
@@ -20,6 +20,7 @@ if it is in the ISR already.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from distributedlog.controller.brokers import check_epoch
 from distributedlog.controller.configs import ControllerConfig
@@ -33,6 +34,7 @@ from distributedlog.controller.elections import (
 )
 from distributedlog.controller.image import MetadataImage, Partition, changed
 from distributedlog.controller.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChanged
+from distributedlog.controller.replica_faults import mark_directory
 from distributedlog.controller.requests import (
     UNKNOWN_EPOCH,
     AlterPartitionsReply,
@@ -42,9 +44,9 @@ from distributedlog.controller.requests import (
     ElectLeadersRequest,
     IsrChange,
     IsrOutcome,
-    Outcome,
+    ItemOutcome,
 )
-from distributedlog.controller.topics import check_batch_size
+from distributedlog.controller.topics import check_item_count
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import InvalidRequestError
 from distributedlog.model.ids import TopicPartition
@@ -55,7 +57,7 @@ def alter_partitions(
     image: MetadataImage, config: ControllerConfig, request: AlterPartitionsRequest
 ) -> tuple[list[Message], AlterPartitionsReply]:
     check_epoch(image, request.broker_id, request.broker_epoch)
-    check_batch_size(config, request.changes)
+    check_item_count(config, request.changes)
     records: list[Message] = []
     outcomes = []
     seen: set[tuple[object, int]] = set()
@@ -69,21 +71,19 @@ def alter_partitions(
                 IsrOutcome(topic_id=change.topic_id, partition_id=change.partition_id, error=error)
             )
             continue
-        record, partition = _changed_isr(image, config, change)
+        record, partition = _changed_isr(image, change)
         if record is not None:
             records.append(record)
         outcomes.append(_outcome(change, partition))
     return records, AlterPartitionsReply(tuple(outcomes))
 
 
-def _changed_isr(
-    image: MetadataImage, config: ControllerConfig, change: IsrChange
-) -> tuple[PartitionChanged | None, Partition]:
+def _changed_isr(image: MetadataImage, change: IsrChange) -> tuple[PartitionChanged | None, Partition]:
     topic = image.topics[change.topic_id]
     partition = topic.partitions[change.partition_id]
     target = plan(
         partition,
-        rules_of(image, config, topic.name),
+        rules_of(image, topic.name),
         image.is_active,
         isr=tuple(member.broker_id for member in change.isr),
         recovery_state=change.recovery_state,
@@ -149,6 +149,14 @@ def _may_be_in_sync(image: MetadataImage, partition: Partition, broker_id: int, 
 # --- elections ---------------------------------------------------------------------------------
 
 
+_WHY_NOT_ELECTED: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
+    ErrorCode.ELECTION_NOT_NEEDED: "it has the leader that it should have",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "its preferred replica is not alive, or not in the ISR",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "none of its replicas is alive",
+}
+
+
 def elect_leaders(
     image: MetadataImage, config: ControllerConfig, request: ElectLeadersRequest
 ) -> tuple[list[Message], ElectLeadersReply]:
@@ -156,16 +164,16 @@ def elect_leaders(
         raise InvalidRequestError(f"there is no election of type {request.election}")
     election = ElectionType(request.election)
     if request.partitions is not None:
-        check_batch_size(config, request.partitions)
+        check_item_count(config, request.partitions)
     records: list[Message] = []
     outcomes = []
     for name, placed in _wanted(image, request.partitions):
-        error, record = _elect(image, config, placed, election)
+        error, record = _elect(image, placed, election)
         if record is not None:
             records.append(record)
         # Of all partitions, those that need nothing are not worth a word.
         if request.partitions is not None or error is not ErrorCode.ELECTION_NOT_NEEDED:
-            outcomes.append((name, Outcome(error)))
+            outcomes.append((name, ItemOutcome(error, _WHY_NOT_ELECTED.get(error))))
     return records, ElectLeadersReply(tuple(outcomes))
 
 
@@ -189,7 +197,7 @@ def _placed(image: MetadataImage, name: TopicPartition) -> Placed | None:
 
 
 def _elect(
-    image: MetadataImage, config: ControllerConfig, placed: Placed | None, election: ElectionType
+    image: MetadataImage, placed: Placed | None, election: ElectionType
 ) -> tuple[ErrorCode, PartitionChanged | None]:
     if placed is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
@@ -202,16 +210,20 @@ def _elect(
         is_settled = partition.leader != NO_LEADER
     if is_settled:
         return ErrorCode.ELECTION_NOT_NEEDED, None
-    target = plan(partition, rules_of(image, config, topic.name), image.is_active, election=kind)
+    target = plan(partition, rules_of(image, topic.name), image.is_active, election=kind)
+    directories = partition.directories
+    if target.leader == NO_LEADER and kind is Election.UNCLEAN and directories:
+        # There is nobody but who lost its log: whoever asks for this would rather begin empty than wait.
+        found = partition._replace(directories=())
+        target = plan(found, rules_of(image, topic.name), image.is_active, election=kind)
+        directories = mark_directory(partition, target.leader, is_lost=False)
     if target.leader == partition.leader:
         return unavailable, None
-    return ErrorCode.NONE, change_record(topic, partition_id, partition, target)
+    return ErrorCode.NONE, change_record(topic, partition_id, partition, target, directories)
 
 
-def balance_leaders(
-    image: MetadataImage, config: ControllerConfig, elections_max: int
-) -> list[PartitionChanged]:
-    """Preferred elections where another leads, at most so many."""
+def balance_leaders(image: MetadataImage, elections_max: int) -> list[PartitionChanged]:
+    """Elects preferred leaders where another leads, at most so many."""
     records: list[PartitionChanged] = []
     for placed in all_partitions(image):
         if len(records) >= elections_max:
@@ -219,7 +231,7 @@ def balance_leaders(
         partition = placed.partition
         if partition.leader == partition.replicas[0] or partition.replicas[0] not in partition.isr:
             continue
-        _, record = _elect(image, config, placed, ElectionType.PREFERRED)
+        _, record = _elect(image, placed, ElectionType.PREFERRED)
         if record is not None:
             records.append(record)
     return records

@@ -33,7 +33,7 @@ _MISSING: Final = _Missing()
 
 
 def hash32(key: object) -> int:
-    """Of numbers, texts, bytes and tuples of them: the same in every process."""
+    """Hashes numbers, texts, bytes and tuples of them: the same in every process."""
     if isinstance(key, int):
         return key & HASH_MASK
     if isinstance(key, str):

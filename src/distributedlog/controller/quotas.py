@@ -2,7 +2,7 @@
 
 An entity is whom a quota is for: a user, a client id, or both.  Each part has a name, or is the default of
 all that have none of their own (the name is None then).  Which entity counts for a client is for brokers to
-find out (`broker/quotas`); here they are only kept.
+find out (`broker/quotas/client_quotas`); here they are only kept.
 
 | key                      | a number of                                                        |
 |--------------------------|--------------------------------------------------------------------|
@@ -37,9 +37,9 @@ KEYS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTR
 WHOLE_KEYS: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE})
 
 NAME_LENGTH_MAX: Final = 500
-"""So that a bundle of a snapshot holds a thousand of the longest."""
+"""The longest name, so that a bundle of a snapshot holds a thousand of the longest."""
 ENTITIES_MAX: Final = 10_000
-"""With quotas: every node keeps all of them in memory."""
+"""The entities with quotas: every node keeps all of them in memory."""
 LIMIT_MAX: Final = float(2**63 - 1)
 
 
@@ -51,7 +51,7 @@ class QuotaEdit(NamedTuple):
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """Of parts in any order.  Raises what is wrong with them."""
+    """Makes an entity of parts in any order.  Raises what is wrong with them."""
     found: dict[str, str | None] = {}
     for kind, name in parts:
         if kind == IP:

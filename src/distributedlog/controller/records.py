@@ -18,7 +18,7 @@ are flexible, so a field can be added as a tagged one.
 | 17  | BrokerRegistrationChange | 1        | fenced, unfenced, or in controlled shutdown                  |
 | 20  | NoOp                     | 0        | nothing                                                      |
 | 100 | ClusterCreated           | 0        | the cluster's id; ours                                       |
-| 101 | ControllerElected        | 0        | who is in charge from here on, and its epoch; ours           |
+| 101 | ControllerElected        | 0        | the active controller from here on, and its epoch; ours      |
 
 Kept free, for what they are in Kafka: 11 and 22 (users), 18 and 19 (access control).  Versions between those
 named can be read; no level writes them.
@@ -120,7 +120,7 @@ class PartitionCreated(Message, versions=(0, 2), flexible_since=0):
     leader_epoch: int = field(INT32, default=-1)
     partition_epoch: int = field(INT32, default=-1)
     directories: list[Uuid] = field(array(UUID), since=1, default_factory=list)
-    """Left empty here: a broker has one log directory."""
+    """Empty unless one of them is lost: a broker has one log directory."""
     eligible_leader_replicas: list[int] | None = field(nullable(array(INT32)), since=2, tag=1, default=None)
     last_known_elr: list[int] | None = field(nullable(array(INT32)), since=2, tag=2, default=None)
 

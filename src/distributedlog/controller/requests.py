@@ -1,4 +1,4 @@
-"""What can be asked of the controller, and the answers.  Immutable: they cross threads.
+"""Requests to the controller, and its replies.  Immutable: they cross threads.
 
 A request as a whole is refused by an error that is raised; what is wrong with one of its items stands in the
 outcome of that item, and does not hold up the others.
@@ -18,6 +18,7 @@ from distributedlog.controller.image import (
     SupportedLevels,
 )
 from distributedlog.controller.quotas import QuotaEdit
+from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
@@ -26,15 +27,15 @@ AS_CONFIGURED: Final = -1
 UNKNOWN_EPOCH: Final = -1
 
 
-class Outcome(NamedTuple):
-    """Of one item of a request."""
+class ItemOutcome(NamedTuple):
+    """The outcome of one item of a request."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
 
-def failure(error: DlogError) -> Outcome:
-    return Outcome(error.code, str(error))
+def failure(error: DlogError) -> ItemOutcome:
+    return ItemOutcome(error.code, str(error))
 
 
 # --- brokers -----------------------------------------------------------------------------------
@@ -44,12 +45,12 @@ class RegisterBrokerRequest(NamedTuple):
     cluster_id: str
     broker_id: int
     incarnation_id: Uuid
-    """Of the process: another one each time it starts."""
+    """The incarnation of the process: another one each time it starts."""
     endpoints: tuple[Endpoint, ...]
     features: tuple[SupportedLevels, ...]
     rack: str | None = None
     log_dirs: tuple[Uuid, ...] = ()
-    """The ids of its disks: other ones tell that the old ones are gone."""
+    """The ids of its disks: other ids mean that the old disks are gone."""
     previous_broker_epoch: int = UNKNOWN_EPOCH
     """The epoch in which it last stopped with all it had on disk; unknown after an unclean stop."""
 
@@ -66,6 +67,10 @@ class HeartbeatRequest(NamedTuple):
     want_fence: bool = False
     want_shutdown: bool = False
     data_loop_lag_ms: int = 0
+    replica_faults: tuple[ReplicaFault, ...] = ()
+    """What it can serve of its replicas, where that has changed; told until a controller has taken it."""
+    applied_offset: int | None = None
+    """How far it has applied the metadata log on its data loop; None from a broker that does not tell."""
 
 
 class HeartbeatReply(NamedTuple):
@@ -73,6 +78,14 @@ class HeartbeatReply(NamedTuple):
     is_fenced: bool
     in_controlled_shutdown: bool
     should_shut_down: bool
+    took_replica_faults: bool = False
+    """Those of the request are settled; a controller that knows of none leaves it so."""
+    lease_offset: int | None = None
+    """The metadata offset that must be applied on the data loop for the coordinator's lease to count; None
+    from a controller that does not tell."""
+    settled_offset: int | None = None
+    """The metadata offset up to which no other broker answers as the coordinator it was before; None from a
+    controller that does not tell."""
 
 
 class UnregisterBrokerRequest(NamedTuple):
@@ -99,7 +112,7 @@ class CreateTopicsRequest(NamedTuple):
 class TopicOutcome(NamedTuple):
     name: str | None
     topic_id: Uuid = ZERO_UUID
-    outcome: Outcome = Outcome()
+    outcome: ItemOutcome = ItemOutcome()
     num_partitions: int = -1
     replication_factor: int = -1
 
@@ -110,7 +123,7 @@ class TopicsReply(NamedTuple):
 
 class DeleteTopicsRequest(NamedTuple):
     topics: tuple[str | Uuid, ...]
-    """By name or by id."""
+    """The topics by name or by id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +132,7 @@ class MorePartitions:
 
     name: str
     count: int
-    """In all, the present ones included."""
+    """The count in all, the present ones included."""
     assignments: tuple[tuple[int, ...], ...] | None = None
     """The replicas of each new partition."""
 
@@ -145,7 +158,7 @@ class IncrementalAlterConfigsRequest(NamedTuple):
 
 
 class ConfigsReply(NamedTuple):
-    resources: tuple[tuple[ConfigResource, Outcome], ...]
+    resources: tuple[tuple[ConfigResource, ItemOutcome], ...]
 
 
 # --- partitions --------------------------------------------------------------------------------
@@ -166,7 +179,7 @@ class IsrChange(NamedTuple):
 
 
 class AlterPartitionsRequest(NamedTuple):
-    """Only a partition's leader may ask."""
+    """Changes that only a partition's leader may request."""
 
     broker_id: int
     broker_epoch: int
@@ -189,7 +202,7 @@ class AlterPartitionsReply(NamedTuple):
 
 
 class ElectionType(IntEnum):
-    """As Kafka numbers them."""
+    """The kinds of elections, as Kafka numbers them."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -202,7 +215,7 @@ class ElectLeadersRequest(NamedTuple):
 
 
 class ElectLeadersReply(NamedTuple):
-    partitions: tuple[tuple[TopicPartition, Outcome], ...]
+    partitions: tuple[tuple[TopicPartition, ItemOutcome], ...]
 
 
 # --- the rest ----------------------------------------------------------------------------------
@@ -227,7 +240,7 @@ class UpdateFeaturesRequest(NamedTuple):
 
 
 class FeaturesReply(NamedTuple):
-    features: tuple[tuple[str, Outcome], ...]
+    features: tuple[tuple[str, ItemOutcome], ...]
 
 
 # --- quotas ------------------------------------------------------------------------------------
@@ -235,20 +248,21 @@ class FeaturesReply(NamedTuple):
 
 class AlterQuotasRequest(NamedTuple):
     entities: tuple[tuple[QuotaEntity, tuple[QuotaEdit, ...]], ...]
-    """Each with parts in any order; what is wrong with them is told in its outcome."""
+    """Each with parts in any order; its outcome has the error of each."""
     validate_only: bool = False
 
 
 class QuotasReply(NamedTuple):
-    entities: tuple[tuple[QuotaEntity, Outcome], ...]
-    """In the order of the request, with their parts as they came."""
+    entities: tuple[tuple[QuotaEntity, ItemOutcome], ...]
+    """The entities in the order of the request, with their parts as they came."""
 
 
 # --- the quorum --------------------------------------------------------------------------------
 
 
 class DescribeQuorumRequest(NamedTuple):
-    """Who keeps the metadata log, and how far.  The leader's consensus answers, not the machine."""
+    """Asks for the voters and observers of the metadata log.  Served by the leader's Raft node, not the
+    machine."""
 
 
 class ReplicaProgress(NamedTuple):
@@ -256,9 +270,9 @@ class ReplicaProgress(NamedTuple):
     log_end_offset: int
     """-1: unknown."""
     heard_ms: int = -1
-    """When it was last heard of, by the wall clock; -1: not by this leader."""
+    """The time of its last fetch or heartbeat, by the wall clock; -1: none reached this leader."""
     caught_up_ms: int = -1
-    """When it last had all that the leader had; -1: not under this leader."""
+    """The time at which it last had all that the leader had; -1: not under this leader."""
 
 
 class QuorumReply(NamedTuple):

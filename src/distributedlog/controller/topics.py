@@ -1,7 +1,7 @@
 """Topics: created, grown, configured, deleted.
 
 Each topic of a request stands for itself: one that is refused does not hold up the others.  With
-`validate_only` everything is checked and answered and nothing is written.
+`validate_only` everything is checked, the response is as ever, and nothing is written.
 
 A topic's id is drawn when it is created and is never used again, so what belonged to a deleted topic is never
 taken for that of a later one with the same name.
@@ -12,11 +12,10 @@ A new partition's ISR is its active replicas; one without any could not be led, 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from distributedlog.controller.cluster_settings import read_cluster_setting
 from distributedlog.controller.configs import (
-    MIN_INSYNC_REPLICAS,
-    UNCLEAN_ELECTION,
     ControllerConfig,
-    GroupRoom,
+    ResourceRoom,
     check_settings,
     edit_settings,
     replace_settings,
@@ -40,12 +39,18 @@ from distributedlog.controller.requests import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     IncrementalAlterConfigsRequest,
+    ItemOutcome,
     MorePartitions,
     NewTopic,
-    Outcome,
     TopicOutcome,
     TopicsReply,
     failure,
+)
+from distributedlog.model.cluster_settings import (
+    DEFAULT_REPLICATION_FACTOR,
+    MIN_INSYNC_REPLICAS,
+    NUM_PARTITIONS,
+    UNCLEAN_ELECTION,
 )
 from distributedlog.model.errors import (
     ConfigError,
@@ -61,10 +66,11 @@ from distributedlog.model.errors import (
     UnknownTopicIdError,
 )
 from distributedlog.model.ids import ZERO_UUID, Uuid, check_topic_name
+from distributedlog.model.internal_topics import INTERNAL_TOPICS
 from distributedlog.protocol.schema import Message
 
 
-def check_batch_size(config: ControllerConfig, items: Sequence[object]) -> None:
+def check_item_count(config: ControllerConfig, items: Sequence[object]) -> None:
     if len(items) > config.topics_per_request_max:
         raise PolicyViolationError(
             f"{len(items)} items at once are more than {config.topics_per_request_max}: ask in parts"
@@ -75,17 +81,28 @@ class _Room:
     """How many partitions may still be made."""
 
     def __init__(self, image: MetadataImage, config: ControllerConfig) -> None:
-        self._left = config.partitions_max - sum(len(topic.partitions) for topic in image.topics.values())
+        internal = others = 0
+        for topic in image.topics.values():
+            if topic.name in INTERNAL_TOPICS:
+                internal += len(topic.partitions)
+            else:
+                others += len(topic.partitions)
+        reserve = min(config.internal_partitions_reserve, config.partitions_max // 10)
+        self._left = config.partitions_max - internal - others
+        self._left_for_others = config.partitions_max - reserve - others
 
-    def check(self, partitions: int) -> None:
-        """Before anything is made of the number."""
-        if partitions > self._left:
+    def check(self, name: str, partitions: int) -> None:
+        """Raises where the topic may not have so many more, before anything is made of the number."""
+        left = self._left if name in INTERNAL_TOPICS else min(self._left, self._left_for_others)
+        if partitions > left:
             raise PolicyViolationError(
-                f"this cluster may hold {max(0, self._left)} partitions more, and not {partitions}"
+                f"this cluster may hold {max(0, left)} partitions more, and not {partitions}"
             )
 
-    def take(self, partitions: int) -> None:
+    def take(self, name: str, partitions: int) -> None:
         self._left -= partitions
+        if name not in INTERNAL_TOPICS:
+            self._left_for_others -= partitions
 
 
 # --- create ------------------------------------------------------------------------------------
@@ -94,7 +111,7 @@ class _Room:
 def create_topics(
     image: MetadataImage, config: ControllerConfig, chance: Chance, request: CreateTopicsRequest
 ) -> tuple[list[Message], TopicsReply]:
-    check_batch_size(config, request.topics)
+    check_item_count(config, request.topics)
     counts = Counter(topic.name for topic in request.topics)
     unified = {_unified(name): name for name in image.topic_ids if _may_collide(name)}
     room = _Room(image, config)
@@ -105,7 +122,7 @@ def create_topics(
             if counts[topic.name] > 1:
                 raise InvalidRequestError(f"the topic {topic.name!r} is in the request more than once")
             _check_new_name(image, topic.name, unified)
-            made, outcome = _create_topic(image, config, chance, topic, room)
+            made, outcome = _create_topic(image, chance, topic, room)
         except DlogError as error:
             outcomes.append(TopicOutcome(name=topic.name, outcome=failure(error)))
             continue
@@ -135,19 +152,19 @@ def _check_new_name(image: MetadataImage, name: str, unified: Mapping[str, str])
 
 
 def _create_topic(
-    image: MetadataImage, config: ControllerConfig, chance: Chance, topic: NewTopic, room: _Room
+    image: MetadataImage, chance: Chance, topic: NewTopic, room: _Room
 ) -> tuple[list[Message], TopicOutcome]:
     settings = _new_settings(topic)
     if topic.assignments:
         assignments = _assigned_by_hand(image, topic, room)
     else:
-        assignments = _assigned_by_count(image, config, chance, topic, room)
+        assignments = _assigned_by_count(image, chance, topic, room)
     topic_id = chance.new_uuid()
     while topic_id in image.topics:
         topic_id = chance.new_uuid()
     records: list[Message] = [TopicCreated(name=topic.name, topic_id=topic_id), *settings]
     records += _new_partitions(image, topic_id, 0, assignments)
-    room.take(len(assignments))
+    room.take(topic.name, len(assignments))
     outcome = TopicOutcome(
         name=topic.name,
         topic_id=topic_id,
@@ -177,7 +194,7 @@ def _assigned_by_hand(image: MetadataImage, topic: NewTopic, room: _Room) -> lis
         raise InvalidRequestError(
             "assignments say how many partitions and replicas there are: leave both at -1"
         )
-    room.check(len(topic.assignments))
+    room.check(topic.name, len(topic.assignments))
     by_partition = dict(topic.assignments)
     if len(by_partition) != len(topic.assignments):
         raise InvalidAssignmentError("a partition is assigned more than once")
@@ -190,17 +207,15 @@ def _assigned_by_hand(image: MetadataImage, topic: NewTopic, room: _Room) -> lis
     return [by_partition[number] for number in range(len(by_partition))]
 
 
-def _assigned_by_count(
-    image: MetadataImage, config: ControllerConfig, chance: Chance, topic: NewTopic, room: _Room
-) -> list[Replicas]:
+def _assigned_by_count(image: MetadataImage, chance: Chance, topic: NewTopic, room: _Room) -> list[Replicas]:
     factor, count = topic.replication_factor, topic.num_partitions
     if factor == 0 or factor < AS_CONFIGURED:
         raise InvalidReplicationFactorError(f"a replication factor of {factor} is impossible")
     if count == 0 or count < AS_CONFIGURED:
         raise InvalidPartitionsError(f"{count} partitions are impossible")
-    count = config.num_partitions if count == AS_CONFIGURED else count
-    factor = config.default_replication_factor if factor == AS_CONFIGURED else factor
-    room.check(count)
+    count = read_cluster_setting(image, NUM_PARTITIONS) if count == AS_CONFIGURED else count
+    factor = read_cluster_setting(image, DEFAULT_REPLICATION_FACTOR) if factor == AS_CONFIGURED else factor
+    room.check(topic.name, count)
     return place(candidates(image), count, factor, chance)
 
 
@@ -234,7 +249,7 @@ def _new_partitions(
 def create_partitions(
     image: MetadataImage, config: ControllerConfig, chance: Chance, request: CreatePartitionsRequest
 ) -> tuple[list[Message], TopicsReply]:
-    check_batch_size(config, request.topics)
+    check_item_count(config, request.topics)
     counts = Counter(topic.name for topic in request.topics)
     room = _Room(image, config)
     records: list[Message] = []
@@ -259,7 +274,7 @@ def _grow(image: MetadataImage, chance: Chance, more: MorePartitions, room: _Roo
     if more.count <= present:
         raise InvalidPartitionsError(f"the topic has {present} partitions: {more.count} would be no increase")
     additional = more.count - present
-    room.check(additional)
+    room.check(more.name, additional)
     replication_factor = len(topic.partitions[0].replicas)
     if more.assignments is None:
         assignments = place(candidates(image), additional, replication_factor, chance)
@@ -272,7 +287,7 @@ def _grow(image: MetadataImage, chance: Chance, more: MorePartitions, room: _Roo
             check_assignment(image, replicas, replication_factor)
         assignments = list(more.assignments)
     records = _new_partitions(image, topic.topic_id, present, assignments)
-    room.take(additional)
+    room.take(more.name, additional)
     return records
 
 
@@ -282,7 +297,7 @@ def _grow(image: MetadataImage, chance: Chance, more: MorePartitions, room: _Roo
 def delete_topics(
     image: MetadataImage, config: ControllerConfig, request: DeleteTopicsRequest
 ) -> tuple[list[Message], TopicsReply]:
-    check_batch_size(config, request.topics)
+    check_item_count(config, request.topics)
     found = [_find(image, wanted) for wanted in request.topics]
     counts = Counter(topic.topic_id for topic in found if isinstance(topic, Topic))
     records: list[Message] = []
@@ -315,9 +330,9 @@ def alter_configs(
     request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
     next_offset: int,
 ) -> tuple[list[Message], ConfigsReply]:
-    check_batch_size(config, request.resources)
+    check_item_count(config, request.resources)
     counts = Counter(resource for resource, _ in request.resources)
-    room = GroupRoom(image)
+    room = ResourceRoom(image)
     changes: list[ConfigChanged] = []
     outcomes = []
     for resource, wanted in request.resources:
@@ -334,7 +349,7 @@ def alter_configs(
             outcomes.append((resource, failure(error)))
             continue
         changes += made
-        outcomes.append((resource, Outcome()))
+        outcomes.append((resource, ItemOutcome()))
     reply = ConfigsReply(tuple(outcomes))
     if request.validate_only or not changes:
         return [], reply
@@ -344,7 +359,7 @@ def alter_configs(
 def _consequences(
     image: MetadataImage, config: ControllerConfig, changes: Sequence[ConfigChanged], next_offset: int
 ) -> list[Message]:
-    """What new settings mean for partitions, in the same entry.
+    """Returns what new settings mean for partitions, in the same entry.
 
     With a lower min.insync.replicas the ISR as it is may commit again, from this entry on: who is only
     eligible would miss that, and is so no longer.  With unclean elections allowed, the leaderless are led.
@@ -359,7 +374,7 @@ def _consequences(
     for name, topic_id in sorted(after.topic_ids.items()):
         if not every_topic and name not in concerned:
             continue
-        rules = rules_of(after, config, name)
+        rules = rules_of(after, name)
         for topic, partition_id, partition in partitions_of(after.topics[topic_id]):
             record = change_record(topic, partition_id, partition, plan(partition, rules, after.is_active))
             if record is not None:

@@ -20,15 +20,15 @@ from distributedlog.ports.clock import Clock
 from distributedlog.ports.disk import Disk
 from distributedlog.ports.executor import Executor
 from distributedlog.ports.randomness import Randomness
-from distributedlog.records.batch import BatchHeader, read_header
+from distributedlog.records.batch import whole_batches
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import Header, Record, decode_batch
 from distributedlog.storage.append import AppendResult
-from distributedlog.storage.compaction import CompactionResult
+from distributedlog.storage.compaction.log import CompactionResult
 from distributedlog.storage.files import OPEN_FILES_MAX
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import RecoveryReport
-from distributedlog.storage.txn_index import AbortedTransaction
+from distributedlog.storage.txn_index import AbortedRanges
 
 if TYPE_CHECKING:
     import pyarrow
@@ -105,7 +105,7 @@ class Log:
         return self._log.high_watermark
 
     def __len__(self) -> int:
-        """How many offsets there are; compaction may have removed some of their records."""
+        """Returns how many offsets there are; compaction may have removed some of their records."""
         return self.end_offset - self.start_offset
 
     @property
@@ -165,17 +165,15 @@ class Log:
             )
         return self._append_batches(batches)
 
-    def append_batch(self, batch: bytearray) -> range:
-        """Appends a record batch that was encoded elsewhere; it is checked, and stamped in place."""
-        return self._append_batches([batch])
-
     def _append_batches(self, batches: list[bytearray]) -> range:
         first = last = -1
+        # What was encoded here can be decoded; only compaction has a rule for records.
+        is_validated = not self._log.config.compacts
         with self._store.lock:
             end_offset = self._log.end_offset
             try:
                 for batch in batches:
-                    result = self._store.append(self._log, lambda batch=batch: self._append_one(batch))  # type: ignore[misc]
+                    result = self._store.append(self._log, partial(self._append_one, batch, is_validated))
                     first = result.base_offset if first < 0 else first
                     last = result.last_offset
             except BaseException:
@@ -187,8 +185,10 @@ class Log:
             self._store.make_durable(self._log, last + 1)
         return range(first, last + 1)
 
-    def _append_one(self, batch: bytearray) -> AppendResult:
-        return self._log.append_as_leader(batch, leader_epoch=LEADER_EPOCH, now_ms=self._store.now_ms())
+    def _append_one(self, batch: bytearray, is_validated: bool) -> AppendResult:
+        return self._log.append_as_leader(
+            batch, leader_epoch=LEADER_EPOCH, now_ms=self._store.now_ms(), is_validated=is_validated
+        )
 
     def flush(self) -> None:
         """Everything appended is on the disk when this returns."""
@@ -220,11 +220,11 @@ class Log:
         """Records from `offset` on, and the offset behind the batches they are from."""
         data, aborted = self._read_bytes(offset, max_bytes, committed_only)
         records: list[Record] = []
-        next_offset = offset
-        for header, batch in _whole_batches(data):
+        next_offset, view = offset, memoryview(data)
+        for at, header in whole_batches(data):
             next_offset = header.next_offset
-            if not header.is_control and not _is_aborted(header, aborted):
-                records += decode_batch(batch)
+            if not header.is_control and not aborted.holds(header):
+                records += decode_batch(view[at : at + header.size])
         if records and records[0].offset < offset:
             records = [record for record in records if record.offset >= offset]
         return records, next_offset
@@ -237,29 +237,27 @@ class Log:
 
         while True:
             data, aborted = self._read_bytes(offset, max_bytes, committed_only)
-            batches = list(_whole_batches(data))
+            batches, view = list(whole_batches(data)), memoryview(data)
             rows = decode_to_arrow(
-                [batch for _, batch in batches],
+                [view[at : at + header.size] for at, header in batches],
                 from_offset=offset,
-                skip=partial(_is_aborted, aborted=aborted),
+                skip=aborted.holds,
             )
             if rows.num_rows or not batches:
                 return rows
-            offset = max(batches[-1][0].next_offset, self.start_offset)
+            offset = max(batches[-1][1].next_offset, self.start_offset)
 
-    def _read_bytes(
-        self, offset: int, max_bytes: int, committed_only: bool
-    ) -> tuple[bytes, list[AbortedTransaction]]:
+    def _read_bytes(self, offset: int, max_bytes: int, committed_only: bool) -> tuple[bytes, AbortedRanges]:
         while True:
             with self._store.lock:
                 log = self._log
                 up_to = log.last_stable_offset if committed_only else log.high_watermark
                 result = log.read(offset, max_bytes, up_to=up_to)
-                aborted = log.aborted_transactions(offset, up_to) if committed_only else []
+                aborted = log.find_aborted_transactions(offset, up_to) if committed_only else []
             if result.region is None:
-                return b"", []
+                return b"", AbortedRanges(())
             try:
-                return result.region.read(), aborted
+                return result.region.read(), AbortedRanges(aborted)
             except RegionChangedError:
                 continue  # truncated meanwhile: what is there now is what shall be read
             finally:
@@ -295,7 +293,7 @@ class Log:
             found = self._log.find_timestamp(timestamp_ms, up_to=self._log.high_watermark)
         return None if found is None else found.offset
 
-    # --- upkeep --------------------------------------------------------------------------------
+    # --- maintenance ---------------------------------------------------------------------------
 
     def trim(self, offset: int) -> None:
         """Forgets everything below `offset`, durably."""
@@ -311,7 +309,8 @@ class Log:
         return self._store.compact(self._partition)
 
     def maintain(self) -> None:
-        """Retention, compaction where it is due and removal of deleted files: what the background does."""
+        """Does what the background does: retention, compaction where it is due and removal of deleted
+        files."""
         self._store.maintain()
 
     def roll(self) -> None:
@@ -341,22 +340,3 @@ def _codec(codec: Codec | str) -> Codec:
     except KeyError:
         known = ", ".join(each.name.lower() for each in Codec)
         raise ValueError(f"unknown codec {codec!r}; known are {known}") from None
-
-
-def _whole_batches(data: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """What was read may end inside a batch."""
-    view, position = memoryview(data), 0
-    while len(data) - position >= 61:
-        header = read_header(data, position)
-        if position + header.size > len(data):
-            return
-        yield header, view[position : position + header.size]
-        position += header.size
-
-
-def _is_aborted(header: BatchHeader, aborted: list[AbortedTransaction]) -> bool:
-    return header.is_transactional and any(
-        entry.producer_id == header.producer_id
-        and entry.first_offset <= header.base_offset <= entry.last_offset
-        for entry in aborted
-    )

@@ -31,7 +31,7 @@ from distributedlog.ports.disk import Disk, SystemDisk
 from distributedlog.ports.executor import Executor, Outcome, SystemExecutor
 from distributedlog.ports.randomness import Randomness, SystemRandomness
 from distributedlog.storage.append import AppendResult
-from distributedlog.storage.compaction import (
+from distributedlog.storage.compaction.log import (
     CompactionResult,
     commit_compaction,
     plan_compaction,
@@ -44,7 +44,7 @@ from distributedlog.storage.store import LogStore
 if TYPE_CHECKING:
     from distributedlog.embedded.log import Log
 
-UPKEEP_INTERVAL_MS = 1_000
+MAINTENANCE_INTERVAL_MS = 1_000
 RETENTION_INTERVAL_MS = 10_000
 CHECKPOINT_INTERVAL_MS = 1 * MINUTE_MS
 
@@ -62,7 +62,7 @@ def _note_fork() -> None:
 os.register_at_fork(after_in_child=_note_fork)
 
 
-def _tell_damage(store: LogStore) -> None:
+def _log_damage(store: LogStore) -> None:
     for partition, report in store.reports.items():
         for damage in report.damage:
             _logger.error("%s: %s", partition, damage)
@@ -92,15 +92,17 @@ class Store:
         self._compacting: set[TopicPartition] = set()
         self._closed = False
         self._forks = _forks
-        self._complaints: dict[str, str] = {}
+        self._logged_failures: dict[str, str] = {}
         self._stop = threading.Event()
-        self._upkeep: threading.Thread | None = None
+        self._maintenance: threading.Thread | None = None
         for log in store.logs.values():
             log.advance_high_watermark(log.end_offset)
-        _tell_damage(store)
+        _log_damage(store)
         if background:
-            self._upkeep = threading.Thread(target=self._keep_up, name="dlog-upkeep", daemon=True)
-            self._upkeep.start()
+            self._maintenance = threading.Thread(
+                target=self._maintain_regularly, name="dlog-maintenance", daemon=True
+            )
+            self._maintenance.start()
 
     @classmethod
     def open(
@@ -182,7 +184,7 @@ class Store:
             return result
 
     def take_back(self, log: PartitionLog, end_offset: int) -> None:
-        """After an append of several batches failed, under the lock: what it wrote goes, as far as it can.
+        """Removes what an append of several batches wrote before it failed, if it can.  Under the lock.
 
         That syncs what others wrote before, who wait for it.
         """
@@ -193,7 +195,7 @@ class Store:
             self._changed.notify_all()
 
     def checkpoint_starts(self) -> None:
-        """Durable on return; on a full disk what was deleted makes room for it."""
+        """Writes the log start offsets durably; on a full disk what was deleted makes room for it."""
         with self.lock:
             try:
                 self._store.checkpoint_starts()
@@ -226,7 +228,7 @@ class Store:
                 self._changed.notify_all()
             outcome.value()
 
-    # --- upkeep --------------------------------------------------------------------------------
+    # --- maintenance ---------------------------------------------------------------------------
 
     def compact(self, partition: TopicPartition, *, force: bool = True) -> CompactionResult | None:
         """Compacts a log now, in a child process; None if there is nothing to do."""
@@ -271,7 +273,7 @@ class Store:
         return outcomes[0].value()
 
     def maintain(self) -> None:
-        """Retention, compaction where it is due, and removal of deleted files."""
+        """Does retention, compaction where it is due, and removal of deleted files."""
         failures: list[DlogError] = []  # of one log: the others are kept up all the same
         with self.lock:
             try:
@@ -299,9 +301,9 @@ class Store:
         with self.lock:
             self._store.checkpoint()
 
-    def _keep_up(self) -> None:
+    def _maintain_regularly(self) -> None:
         maintained_ms = checkpointed_ms = self._clock.monotonic_ms()
-        while not self._stop.wait(UPKEEP_INTERVAL_MS / 1000):
+        while not self._stop.wait(MAINTENANCE_INTERVAL_MS / 1000):
             now_ms = self._clock.monotonic_ms()
             self._attempt(self._flush_due)
             if now_ms - maintained_ms >= RETENTION_INTERVAL_MS:
@@ -314,7 +316,7 @@ class Store:
                 return  # out of use: whoever appends is told
 
     def _attempt(self, work: Callable[[], None]) -> None:
-        """What cannot be done now (no room, a damaged log, a child process killed) is tried again later.
+        """Tries what may fail now (no room, a damaged log, a child process killed); it is tried again later.
 
         It is logged when it begins to fail and when the reason changes, not each second.
         """
@@ -322,11 +324,11 @@ class Store:
         try:
             work()
         except (DlogError, RuntimeError, OSError) as error:
-            if self._complaints.get(name) != str(error):
-                self._complaints[name] = str(error)
-                _logger.warning("upkeep of %s cannot %s: %s", self._store.directory, name, error)
+            if self._logged_failures.get(name) != str(error):
+                self._logged_failures[name] = str(error)
+                _logger.warning("maintenance of %s cannot %s: %s", self._store.directory, name, error)
         else:
-            self._complaints.pop(name, None)
+            self._logged_failures.pop(name, None)
 
     def _flush_due(self) -> None:
         with self.lock:
@@ -343,8 +345,8 @@ class Store:
             return
         self._closed = True
         self._stop.set()
-        if self._upkeep is not None:
-            self._upkeep.join()
+        if self._maintenance is not None:
+            self._maintenance.join()
         self._executor.close()
         with self.lock:
             self._store.close()

@@ -1,4 +1,4 @@
-"""When something is due, by key: set, moved, cancelled in a few steps, however many there are.
+"""Deadlines by key: set, moved, cancelled in a few steps, however many there are.
 
 A deadline that is moved later, as a member's is with each heartbeat, stays where it is in the heap and is put
 where it belongs when it comes up.  So the heap has at most one entry for each time a deadline was set anew or
@@ -18,7 +18,7 @@ class Deadlines(Generic[KeyT]):
     def __init__(self) -> None:
         self._due_ms: dict[KeyT, int] = {}
         self._heap: list[tuple[int, int, KeyT]] = []
-        """When, a number that makes entries comparable, what."""
+        """The time, a number that makes entries comparable, and the key."""
         self._number = 0
 
     def __len__(self) -> int:

@@ -1,15 +1,16 @@
 """Which groups there are: listed, described, deleted.
 
-A group that has only positions, and no member ever, has no live group: it counts as Empty.
+A group that has only committed offsets, and no member ever, has no live group: it counts as Empty.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from distributedlog.groups.classic import rebalance
 from distributedlog.groups.classic.group import ClassicGroup, GroupEvent, GroupState
+from distributedlog.groups.committed_offsets import CommittedOffsets, make_offset_tombstone
 from distributedlog.groups.consumer import moving
 from distributedlog.groups.consumer.groups import ConsumerGroups
-from distributedlog.groups.offsets import Offsets, forgotten
 from distributedlog.groups.records import GroupMetadataRecord, GroupRecord, size_bound, size_bounds
 from distributedlog.groups.requests import (
     PART_DONE,
@@ -19,7 +20,7 @@ from distributedlog.groups.requests import (
     ListReply,
     PartDone,
 )
-from distributedlog.groups.turn import Timer, TimerKey, Turn
+from distributedlog.groups.turn import Turn
 from distributedlog.model.errors import GroupNotFoundError, NonEmptyGroupError, PolicyViolationError
 from distributedlog.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue
 
@@ -34,7 +35,7 @@ class Directory:
         self,
         groups: dict[str, ClassicGroup],
         stored: Mapping[str, GroupMetadataValue],
-        offsets: Offsets,
+        offsets: CommittedOffsets,
         consumers: ConsumerGroups,
     ) -> None:
         self._consumers = consumers
@@ -51,7 +52,7 @@ class Directory:
         )
 
     def check_room(self, group_id: str, turn: Turn) -> None:
-        """Before a group is made that was not there."""
+        """Checks that there is room before a group is made that was not there."""
         count = max(len(self._groups) + len(self._consumers.by_id), len(self._offsets.groups()))
         if not self.has(group_id) and count >= turn.config.groups_max:
             raise PolicyViolationError(f"there are {count} groups here, and no more are allowed")
@@ -72,8 +73,8 @@ class Directory:
                 yield GroupListing(group_id, "", GroupState.EMPTY, CLASSIC)
 
     def describe(self, group_id: str) -> DescribeReply:
-        """One that is not there, or is no classic group, is Dead.  What members are assigned is told of a
-        Stable group only: before, it is not decided."""
+        """One that is not there, or is no classic group, is Dead.  Assignments are described of a
+        Stable group only: before, they are not decided."""
         group = self._groups.get(group_id)
         if group is None:
             is_there = self._offsets.has(group_id) and group_id not in self._consumers.by_id
@@ -105,27 +106,30 @@ class Directory:
         consumer = self._consumers.by_id.get(group_id)
         if consumer is not None and consumer.members:
             raise NonEmptyGroupError(f"group {group_id!r} is {consumer.state}: it has members")
-        if not write_some(turn, (forgotten(group_id, each) for each in self._offsets.of(group_id))):
+        if not write_some(
+            turn, (make_offset_tombstone(group_id, each) for each in self._offsets.of(group_id))
+        ):
             return PART_DONE
-        self.bury(group_id, turn)
+        self.remove_group(group_id, turn)
         return None
 
-    def bury(self, group_id: str, turn: Turn) -> None:
-        """A group without members, whose positions are gone or are going with it."""
+    def remove_group(self, group_id: str, turn: Turn) -> None:
+        """A group without members, whose committed offsets are gone or are going with it."""
         if group_id in self._stored:
             turn.write(GroupMetadataRecord(GroupMetadataKey(group=group_id), None))
         consumer = self._consumers.by_id.get(group_id)
         if consumer is not None:
-            turn.records += moving.whole(consumer)
+            turn.records += moving.make_tombstones(consumer)
         group = self._groups.pop(group_id, None)
         if group is not None:
-            for member_id in group.pending:
-                turn.timers.cancel(TimerKey(Timer.PENDING, group_id, member_id))
+            for member_id in list(group.pending):
+                rebalance.forget_pending(group, member_id, turn)
             group.move(GroupEvent.DELETED, turn.wall_ms)
 
 
 def write_some(turn: Turn, records: Iterator[GroupRecord]) -> bool:
-    """As many as fit half an entry, so that there is room for what belongs to them; whether that was all."""
+    """Writes as many as fit half an entry, so that there is room for what belongs to them; returns whether
+    that was all."""
     size = size_bounds(turn.records)
     for record in records:
         size += size_bound(record)

@@ -1,6 +1,6 @@
 """The group coordinator of one partition of `__consumer_offsets`, as a machine of the shared runtime.
 
-    DURABLE, changed by `replay` alone     committed positions (`offsets`); of each classic group the last
+    DURABLE, changed by `replay` alone     committed offsets (`offsets`); of each classic group the last
                                            generation that was Stable or Empty (`stored`); consumer groups
                                            (`consumers`)
     SOFT STATE                             the live classic groups (`groups`): who waits at a barrier,
@@ -10,10 +10,10 @@
 A live group is made from what is stored when the coordinator takes over, and lives on its own from then on;
 its records follow it.  A Stable or Empty group equals what is stored of it.  Consumer groups live in their
 records alone.  What a crash does: the soft state is lost, members of classic groups join again, those of
-consumer groups go on, and no position that was acknowledged is lost.
+consumer groups go on, and no committed offset that was acknowledged is lost.
 
-A group exists while it has members, positions, or a stored generation.  One that only has positions belongs
-to consumers that assign themselves; it has no live group, and counts as Empty.
+A group exists while it has members, committed offsets, or a stored generation.  One that has only committed
+offsets belongs to consumers that assign themselves; it has no live group, and counts as Empty.
 
 Replies to JoinGroup and SyncGroup that waited are effects, so they leave when everything they depend on is
 committed, like any other reply.
@@ -24,18 +24,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from distributedlog.groups.classic import joining, leaving, rebalance, syncing
-from distributedlog.groups.classic.group import ClassicGroup, GroupState, group_from
+from distributedlog.groups.classic.group import ClassicGroup, GroupState, restore_group
 from distributedlog.groups.classic.joining import NewId
+from distributedlog.groups.committed_offsets import CommittedOffsets
 from distributedlog.groups.config import GROUP_ID_BYTES_MAX, GroupConfig
 from distributedlog.groups.consumer import classic_members
 from distributedlog.groups.consumer.groups import ConsumerGroups
-from distributedlog.groups.consumer.positions import check_fetch
+from distributedlog.groups.consumer.offset_checks import check_fetch
 from distributedlog.groups.consumer.sessions import OF_A_MEMBER
 from distributedlog.groups.consumer.topics import NO_TOPICS, Topics
 from distributedlog.groups.deadlines import Deadlines
 from distributedlog.groups.directory import Directory
-from distributedlog.groups.offsets import Offsets
-from distributedlog.groups.positions import Positions
+from distributedlog.groups.member_bytes import MemberBytes
+from distributedlog.groups.offset_manager import OffsetManager
 from distributedlog.groups.records import (
     ConsumerRecord,
     GroupMetadataRecord,
@@ -47,9 +48,9 @@ from distributedlog.groups.records import (
 )
 from distributedlog.groups.requests import (
     CommitRequest,
-    CommitsRequest,
-    Completed,
     ConsumerHeartbeatRequest,
+    Deferred,
+    DeferredReply,
     DeleteGroupRequest,
     DeleteOffsetsRequest,
     DescribeConsumerGroupRequest,
@@ -63,11 +64,11 @@ from distributedlog.groups.requests import (
     LeaveReply,
     LeaveRequest,
     ListRequest,
+    MergedCommitRequest,
     Reply,
     Request,
     SyncReply,
     SyncRequest,
-    Waits,
 )
 from distributedlog.groups.turn import Timer, TimerKey, Turn
 from distributedlog.model.error_codes import ErrorCode
@@ -75,8 +76,8 @@ from distributedlog.model.errors import InvalidGroupIdError, MalformedMessageErr
 from distributedlog.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue
 from distributedlog.statemachine import Context, Result
 
-GroupResult = Result[GroupRecord, Reply, Completed]
-Tick = Result[GroupRecord, None, Completed]
+GroupResult = Result[GroupRecord, Reply, DeferredReply]
+Tick = Result[GroupRecord, None, DeferredReply]
 
 _LENGTHS: Final = struct.Struct(">ii")
 _NO_VALUE: Final = -1
@@ -89,18 +90,21 @@ class GroupMachine:
         new_id: NewId,
         wall_ms: Callable[[], int],
         topics: Callable[[], Topics] = lambda: NO_TOPICS,
+        bytes_of_broker: Callable[[], Iterable[MemberBytes]] | None = None,
     ) -> None:
-        """`new_id` makes member ids; `wall_ms` is the time that is written; `topics` are all there are."""
+        """`new_id` makes member ids; `wall_ms` is the time that is written; `topics` are all there are;
+        `bytes_of_broker` are what the members of each machine hold."""
         self.config = config
-        self.offsets = Offsets()
+        self.offsets = CommittedOffsets()
         self.stored: dict[str, GroupMetadataValue] = {}
         self.groups: dict[str, ClassicGroup] = {}
         self._new_id = new_id
         self._wall_ms = wall_ms
         self._timers: Deadlines[TimerKey] = Deadlines()
-        self.consumers = ConsumerGroups(topics, new_id, self.groups, self.stored)
+        self.member_bytes = MemberBytes(bytes_of_broker)
+        self.consumers = ConsumerGroups(topics, new_id, self.groups, self.stored, self.member_bytes)
         self._directory = Directory(self.groups, self.stored, self.offsets, self.consumers)
-        self._positions = Positions(self.groups, self._directory, self.offsets, self.consumers)
+        self._offset_manager = OffsetManager(self.groups, self._directory, self.offsets, self.consumers)
 
     # --- the contract --------------------------------------------------------------------------
 
@@ -123,9 +127,10 @@ class GroupMachine:
     def activated(self, context: Context) -> Tick:
         turn = self._turn(context)
         for group_id, value in self.stored.items():
-            group = self.groups[group_id] = group_from(group_id, value)
+            group = self.groups[group_id] = restore_group(group_id, value)
             for member in group.members.values():
                 rebalance.keep_alive(group, member, turn)
+                rebalance.charge(group, member, turn)
         self.consumers.activated(turn)
         turn.timers.set(TimerKey(Timer.EXPIRY), turn.now_ms + self.config.offsets_retention_check_ms)
         return Result(None)
@@ -138,7 +143,7 @@ class GroupMachine:
         turn = self._turn(context)
         due = self._timers.pop_due(context.now_ms)
         if due is not None:
-            self._ended(*due, turn)
+            self._expire(*due, turn)
         return Result(None, turn.records, turn.effects)
 
     def snapshot(self) -> bytes:
@@ -155,13 +160,13 @@ class GroupMachine:
         yield from self.consumers.records()
 
     def has(self, group_id: str) -> bool:
-        """Whether there is such a group: with members, with positions, or stored."""
+        """Returns whether there is such a group: with members, with committed offsets, or stored."""
         return self._directory.has(group_id)
 
     # --- requests ------------------------------------------------------------------------------
 
     def _turn(self, context: Context) -> Turn:
-        return Turn(self.config, self._timers, context.now_ms, self._wall_ms())
+        return Turn(self.config, self._timers, self.member_bytes, context.now_ms, self._wall_ms())
 
     def _handle(self, request: Request, turn: Turn) -> Reply:
         match request:
@@ -175,14 +180,14 @@ class GroupMachine:
                 return None
             case CommitRequest():
                 _check_group_id(request.group_id, may_be_empty=True)
-                return self._positions.commit(request, turn)
-            case CommitsRequest():
-                return self._positions.commit_all(request, turn)
+                return self._offset_manager.commit(request, turn)
+            case MergedCommitRequest():
+                return self._offset_manager.commit_all(request, turn)
             case FetchOffsetsRequest():
                 if (consumer := self.consumers.by_id.get(request.group_id)) is not None:
                     check_fetch(consumer, request)
-                positions = self.offsets.fetch(request.group_id, request.partitions)
-                return FetchOffsetsReply(tuple(positions))
+                offsets = self.offsets.fetch(request.group_id, request.partitions)
+                return FetchOffsetsReply(tuple(offsets))
             case JoinRequest():
                 return self._join(request, turn)
             case SyncRequest():
@@ -196,9 +201,9 @@ class GroupMachine:
                     return LeaveReply((ErrorCode.UNKNOWN_MEMBER_ID,) * len(request.leavers))
                 return leaving.leave(group, request, turn)
             case DeleteOffsetsRequest():
-                return self._positions.delete(request, turn)
+                return self._offset_manager.delete(request, turn)
             case ForgetTopicsRequest():
-                return self._positions.forget_topics(request, turn)
+                return self._offset_manager.forget_topics(request, turn)
             case DescribeRequest():
                 return self._directory.describe(request.group_id)
             case DescribeConsumerGroupRequest():
@@ -209,7 +214,7 @@ class GroupMachine:
                 return self._directory.delete(request.group_id, turn)
 
     def _group(self, group_id: str) -> ClassicGroup:
-        """Where somebody says that he is a member."""
+        """Returns the classic group of a request that names a member; raises if there is none."""
         _check_group_id(group_id)
         group = self.groups.get(group_id)
         if group is None:
@@ -222,12 +227,12 @@ class GroupMachine:
         else:
             syncing.heartbeat(self._group(request.group_id), request, turn)
 
-    def _sync(self, request: SyncRequest, turn: Turn) -> SyncReply | Waits:
+    def _sync(self, request: SyncRequest, turn: Turn) -> SyncReply | Deferred:
         if (consumer := self.consumers.by_id.get(request.group_id)) is not None:
-            return classic_members.sync(consumer, request, self.consumers.sight(), turn)
+            return classic_members.sync(consumer, request, self.consumers.lookup(), turn)
         return syncing.sync(self._group(request.group_id), request, turn)
 
-    def _join(self, request: JoinRequest, turn: Turn) -> JoinReply | Waits:
+    def _join(self, request: JoinRequest, turn: Turn) -> JoinReply | Deferred:
         _check_group_id(request.group_id)
         joining.check_request(request, turn)
         consumer = self.consumers.by_id.get(request.group_id)
@@ -241,31 +246,34 @@ class GroupMachine:
             group = ClassicGroup(request.group_id, turn.wall_ms)
             reply = joining.join(group, request, turn, self._new_id)
             if consumer is not None:
-                self.consumers.make_room(consumer, turn)
+                self.consumers.delete_empty(consumer, turn)
             self.groups[request.group_id] = group
             return reply
         return joining.join(group, request, turn, self._new_id)
 
     # --- deadlines -----------------------------------------------------------------------------
 
-    def _ended(self, key: TimerKey, due_ms: int, turn: Turn) -> None:
+    def _expire(self, key: TimerKey, due_ms: int, turn: Turn) -> None:
         if key.timer is Timer.EXPIRY:
-            again_ms = self._positions.expire(turn)
+            again_ms = self._offset_manager.expire(turn)
             turn.timers.set(key, turn.now_ms + again_ms)
             return
+        if key.timer is Timer.PATTERNS:
+            self.consumers.resolve_some(turn)
+            return
         if key.timer in OF_A_MEMBER:
-            self.consumers.deadline_over(key, due_ms, turn)
+            self.consumers.expire_deadline(key, due_ms, turn)
             return
         group = self.groups[key.group_id]
         match key.timer:
             case Timer.SESSION:
-                rebalance.session_ended(group, key.member_id, due_ms, turn)
+                rebalance.expire_session(group, key.member_id, due_ms, turn)
             case Timer.PENDING:
-                rebalance.pending_ended(group, key.member_id, turn)
+                rebalance.expire_pending(group, key.member_id, turn)
             case Timer.JOIN:
-                rebalance.barrier_ended(group, turn)
+                rebalance.end_join_phase(group, turn)
             case Timer.SYNC:
-                rebalance.sync_ended(group, turn)
+                rebalance.expire_sync(group, turn)
         if group.is_void:
             del self.groups[key.group_id]
 

@@ -1,16 +1,15 @@
 """Which partition of the offsets topic keeps a group: Kafka's rule, so that either finds the other's groups.
 
 The hash is that of Java's strings: over UTF-16 units, h = 31 * h + unit, in 32 bits with a sign.  Those of
-the groups that ask most are remembered: they ask with every commit and heartbeat.
+the most active groups are remembered: each commit and heartbeat needs one.
 """
 
 from functools import lru_cache
 from typing import Final
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 REMEMBERED_MAX: Final = 8192
 REMEMBERED_CHARS_MAX: Final = 255
-"""Of names: nobody fills memory with long ones."""
+"""The characters of names that are remembered: nobody fills memory with long ones."""
 _INT32 = 0xFFFFFFFF
 _SIGN = 0x80000000
 

@@ -2,16 +2,16 @@
 
 | key, its version     | value, versions written                         | without a value       |
 |----------------------|-------------------------------------------------|-----------------------|
-| OffsetCommitKey, 1   | OffsetCommitValue: 3; 1 with an expiry of its   | the position is gone  |
+| OffsetCommitKey, 1   | OffsetCommitValue: 3; 1 with an expiry of its   | the offset is gone    |
 |                      | own, for which only that version has a field    |                       |
 | GroupMetadataKey, 2  | GroupMetadataValue: 3                           | the group is gone     |
 | 3, 5 to 8, 16        | of consumer groups: 0 (see `consumer.records`)  | that part is gone     |
 
 These are what Kafka's brokers write, so that either reads the other's.  Other kinds of keys belong to groups
 that are not known here: they are passed over, and stay in the log.  A value of a version that is not known
-cannot be passed over: that would be to forget what was committed.
+is an error, which whoever loads the log counts and logs.
 
-Positions are most of what is ever written, so they are written past the message classes (`encode_records`):
+Committed offsets are most of what is ever written, so they bypass the message classes (`encode_records`):
 
     key      1 i16 | group, topic: i16 length and UTF-8 | partition i32
     value    3 i16 | offset i64 | leader epoch i32 | metadata: i16 length and UTF-8 | commit timestamp i64
@@ -19,7 +19,7 @@ Positions are most of what is ever written, so they are written past the message
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Final, NamedTuple
 
 from distributedlog.model.buffers import Buffer
@@ -46,7 +46,7 @@ CONSUMER_VALUE_VERSION: Final = 0
 NO_EXPIRY: Final = -1
 TEXT_BYTES_MAX: Final = 32767
 
-# Of positions: the parts between their texts.
+# Of committed offsets: the parts between their texts.
 _SHORT: Final = struct.Struct(">h")
 _PARTITION: Final = struct.Struct(">i")
 _NO_METADATA: Final = struct.Struct(">hqihq")
@@ -59,8 +59,8 @@ RECORD_OVERHEAD_BYTES: Final = 64
 """Lengths, counts, timestamps: more than a record of either kind needs besides its texts and payloads."""
 
 
-class StoredPosition(NamedTuple):
-    """Where a group stands in a partition, with the names of `OffsetCommitValue`."""
+class StoredOffset(NamedTuple):
+    """A committed offset as it is stored, with the names of `OffsetCommitValue`."""
 
     offset: int
     leader_epoch: int
@@ -72,7 +72,7 @@ class StoredPosition(NamedTuple):
 class OffsetRecord(NamedTuple):
     group_id: str
     partition: TopicPartition
-    value: StoredPosition | None
+    value: StoredOffset | None
 
 
 class GroupMetadataRecord(NamedTuple):
@@ -81,7 +81,7 @@ class GroupMetadataRecord(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """Of a consumer group: `consumer.records` says which there are.  The key's class is the kind."""
+    """A record of a consumer group: `consumer.records` says which there are.  The key's class is the kind."""
 
     key: Message
     value: Message | None
@@ -91,7 +91,7 @@ GroupRecord = OffsetRecord | GroupMetadataRecord | ConsumerRecord
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value."""
+    """Returns key and value."""
     if isinstance(record, OffsetRecord):
         (encoded,) = encode_records((record,))
         return encoded
@@ -115,11 +115,18 @@ def encode_records(records: Iterable[GroupRecord]) -> list[tuple[bytes, bytes | 
         if topic is not shared_topic or group_id is not shared_group:
             shared_group, shared_topic = group_id, topic
             shared = _SHORT.pack(OFFSET_KEY_VERSION) + _text(group_id) + _text(topic)
-        encoded.append((shared + _PARTITION.pack(index), None if value is None else _position(value)))
+        encoded.append((shared + _PARTITION.pack(index), None if value is None else _encode_offset(value)))
     return encoded
 
 
-def _position(value: StoredPosition) -> bytes:
+def record_key(record: GroupRecord) -> Hashable:
+    """Returns what tells the record from others as its encoded key does, which is what compaction goes by."""
+    if type(record) is OffsetRecord:
+        return record.group_id, record.partition
+    return encode_record(record._replace(value=None))[0]
+
+
+def _encode_offset(value: StoredOffset) -> bytes:
     offset, leader_epoch, metadata, committed_ms, expires_ms = value
     if not metadata and expires_ms == NO_EXPIRY:  # as most are
         return _NO_METADATA.pack(OFFSET_VALUE_VERSION, offset, leader_epoch, 0, committed_ms)
@@ -138,12 +145,13 @@ def _text(text: str) -> bytes:
 
 
 def decode_record(key: Buffer | None, value: Buffer | None) -> GroupRecord | None:
-    """None for a kind that is not known.  What is kept of it is not a view of the buffers."""
+    """Decodes a record; None for a kind that is not known.  What is kept of it is not a view of the
+    buffers."""
     if key is None:
         raise MalformedMessageError("a record of the offsets topic has no key")
     kind = version_of(key)
     if kind in OFFSET_KEY_VERSIONS:
-        return _decode_position(decode_versioned(OffsetCommitKey, key)[1], value)
+        return _decode_offset(decode_versioned(OffsetCommitKey, key)[1], value)
     if kind in CONSUMER_KEY_VERSIONS:
         key_type, value_type = GROUP_RECORDS[kind]
         found = decode_versioned(key_type, key)[1]
@@ -159,12 +167,12 @@ def decode_record(key: Buffer | None, value: Buffer | None) -> GroupRecord | Non
     return GroupMetadataRecord(group, metadata)
 
 
-def _decode_position(key: OffsetCommitKey, value: Buffer | None) -> OffsetRecord:
+def _decode_offset(key: OffsetCommitKey, value: Buffer | None) -> OffsetRecord:
     partition = TopicPartition(key.topic, key.partition)
     if value is None:
         return OffsetRecord(key.group, partition, None)
     found = decode_versioned(OffsetCommitValue, value)[1]
-    stored = StoredPosition(
+    stored = StoredOffset(
         found.offset, found.leader_epoch, found.metadata, found.commit_timestamp, found.expire_timestamp
     )
     return OffsetRecord(key.group, partition, stored)
@@ -178,7 +186,7 @@ def utf8_bytes(text: str) -> int:
 
 
 def size_bounds(records: Iterable[GroupRecord]) -> int:
-    """At least as many bytes as the records take in one batch."""
+    """Returns at least as many bytes as the records take in one batch."""
     size = 0
     group_id = topic = None
     key_bytes = 0
@@ -197,7 +205,7 @@ def size_bounds(records: Iterable[GroupRecord]) -> int:
 
 
 def size_bound(record: GroupRecord) -> int:
-    """At least as many bytes as the record takes in a batch."""
+    """Returns at least as many bytes as the record takes in a batch."""
     if isinstance(record, OffsetRecord):
         return size_bounds((record,))
     if isinstance(record, ConsumerRecord):

@@ -1,13 +1,13 @@
-"""What can be asked of a group coordinator, and the answers.  Immutable.
+"""Requests to a group coordinator, and its replies.  Immutable.
 
-A request is refused as a whole by an error that is raised.  JoinGroup and SyncGroup may have to wait for
-other members; their reply is `WAITS`, and the real one comes later as a `Completed` effect under the number
-that the asker has chosen (`waiter`).
+A request fails as a whole by an error that is raised.  JoinGroup and SyncGroup may have to wait for other
+members; their reply is `DEFERRED`, and the real one comes later as a `DeferredReply` effect under the number
+that the request has (`waiter`).  A handler makes a response to the client of a reply.
 """
 
 from typing import Final, NamedTuple
 
-from distributedlog.groups.consumer.topics import Slots
+from distributedlog.groups.consumer.topics import TopicIdPartitions
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
@@ -16,7 +16,7 @@ NO_GENERATION: Final = -1
 NO_MEMBER: Final = ""
 
 
-class Offer(NamedTuple):
+class SupportedProtocol(NamedTuple):
     """An assignor that a member knows, and what it has to say to it."""
 
     name: str
@@ -36,11 +36,11 @@ class JoinRequest(NamedTuple):
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocol_type: str
-    offers: tuple[Offer, ...]
+    protocols: tuple[SupportedProtocol, ...]
     """The best one first."""
     waiter: int
     must_know_id: bool = True
-    """A member without an id is given one and has to ask again with it: one that is gone leaves no trace."""
+    """A member without an id is given one and has to join again with it: one that is gone leaves no trace."""
     may_skip_assignment: bool = False
 
 
@@ -58,7 +58,7 @@ class JoinReply(NamedTuple):
     protocol: str | None = None
     leader_id: str = NO_MEMBER
     members: tuple[JoinedMember, ...] = ()
-    """For the leader only."""
+    """The members, for the leader only."""
     skip_assignment: bool = False
 
 
@@ -70,7 +70,7 @@ class SyncRequest(NamedTuple):
     protocol_type: str | None
     protocol: str | None
     assignments: tuple[tuple[str, bytes], ...]
-    """By member; from the leader only."""
+    """The assignments by member; from the leader only."""
     waiter: int
 
 
@@ -123,7 +123,7 @@ class ConsumerHeartbeatRequest(NamedTuple):
     pattern: str | None = None
     """Empty: none."""
     assignor: str | None = None
-    owned: Slots | None = None
+    owned: TopicIdPartitions | None = None
     """What the member has now."""
 
 
@@ -131,13 +131,13 @@ class ConsumerHeartbeatReply(NamedTuple):
     member_id: str
     epoch: int
     heartbeat_interval_ms: int = 0
-    assignment: Slots | None = None
+    assignment: TopicIdPartitions | None = None
 
 
 # --- offsets -----------------------------------------------------------------------------------
 
 
-class Position(NamedTuple):
+class CommittedOffset(NamedTuple):
     """Where a group goes on reading a partition."""
 
     partition: TopicPartition
@@ -152,30 +152,30 @@ class CommitRequest(NamedTuple):
     instance_id: str | None
     generation: int
     """Negative of a consumer that is in no generation."""
-    positions: tuple[Position, ...]
+    offsets: tuple[CommittedOffset, ...]
     retention_ms: int | None = None
-    """Of clients that set it themselves."""
+    """The retention of clients that set it themselves."""
     knows_epochs: bool = True
     """Whether the request's version can tell a member's epoch from a generation."""
 
 
 class CommitReply(NamedTuple):
     errors: tuple[ErrorCode, ...]
-    """One for each position."""
+    """One for each committed offset."""
 
 
-class CommitsRequest(NamedTuple):
-    """Commits of several askers, in the order in which they came: one entry keeps them all.
+class MergedCommitRequest(NamedTuple):
+    """Commits of several requests, in the order in which they came: one entry keeps them all.
 
-    Of groups that are there already: whether there may be one more is asked for one commit at a time.
+    Only of groups that exist: whether there may be one more is decided for one commit at a time.
     """
 
     commits: tuple[CommitRequest, ...]
 
 
-class CommitsReply(NamedTuple):
+class MergedCommitReply(NamedTuple):
     replies: tuple[CommitReply | DlogError, ...]
-    """One for each: what it would have been told by itself."""
+    """One for each: the reply or error that it would have got by itself."""
 
 
 class FetchOffsetsRequest(NamedTuple):
@@ -184,12 +184,12 @@ class FetchOffsetsRequest(NamedTuple):
     """None: all there are."""
     member_id: str | None = None
     epoch: int = NO_GENERATION
-    """Of a member of a consumer group, if it says so."""
+    """The epoch of a member of a consumer group, if it says so."""
 
 
 class FetchOffsetsReply(NamedTuple):
-    positions: tuple[Position, ...]
-    """Only of the partitions that have one."""
+    offsets: tuple[CommittedOffset, ...]
+    """The offsets of the partitions that have one."""
 
 
 class DeleteOffsetsRequest(NamedTuple):
@@ -239,8 +239,8 @@ class DescribedConsumer(NamedTuple):
     client_host: str
     topics: tuple[str, ...]
     pattern: str | None
-    assigned: Slots
-    target: Slots
+    assigned: TopicIdPartitions
+    target: TopicIdPartitions
     is_classic: bool
 
 
@@ -279,20 +279,20 @@ class ForgetTopicsRequest(NamedTuple):
 
 
 class PartDone(NamedTuple):
-    """As much as fits one entry was done: ask again for the rest."""
+    """The reply where as much was done as fits one entry: the request is sent again for the rest."""
 
 
 PART_DONE: Final = PartDone()
 
 
-class Waits(NamedTuple):
+class Deferred(NamedTuple):
     """The reply depends on other members: it comes as an effect."""
 
 
-WAITS: Final = Waits()
+DEFERRED: Final = Deferred()
 
 
-class Completed(NamedTuple):
+class DeferredReply(NamedTuple):
     """An effect: the reply to the request with this number."""
 
     waiter: int
@@ -305,7 +305,7 @@ Request = (
     | HeartbeatRequest
     | LeaveRequest
     | CommitRequest
-    | CommitsRequest
+    | MergedCommitRequest
     | FetchOffsetsRequest
     | DeleteOffsetsRequest
     | DescribeRequest
@@ -320,14 +320,14 @@ Reply = (
     | SyncReply
     | LeaveReply
     | CommitReply
-    | CommitsReply
+    | MergedCommitReply
     | FetchOffsetsReply
     | DeleteOffsetsReply
     | DescribeReply
     | ConsumerHeartbeatReply
     | DescribeConsumerGroupReply
     | ListReply
-    | Waits
+    | Deferred
     | PartDone
     | None
 )

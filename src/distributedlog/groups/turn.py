@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.deadlines import Deadlines
+from distributedlog.groups.member_bytes import MemberBytes
 from distributedlog.groups.records import GroupRecord, size_bounds
-from distributedlog.groups.requests import Completed, JoinReply, SyncReply
+from distributedlog.groups.requests import DeferredReply, JoinReply, SyncReply
 from distributedlog.model.errors import DlogError, RecordTooLargeError
 
 
@@ -19,12 +20,13 @@ class Timer(Enum):
     SESSION = "a member is silent"
     PENDING = "a member got its id and did not come with it"
     JOIN = "the barrier closes"
-    SYNC = "members did not ask for their assignments"
+    SYNC = "members did not send SyncGroup"
     EXPIRY = "positions are to be looked through"
     CONSUMER_SESSION = "a member of a consumer group is silent"
     REVOCATION = "a member of a consumer group does not give up what it must"
     REJOIN = "a classic member of a consumer group does not join again"
-    RESYNC = "a classic member of a consumer group does not ask for its assignment"
+    PATTERNS = "patterns are to be matched with more names"
+    RESYNC = "a classic member of a consumer group does not send SyncGroup"
 
 
 class TimerKey(NamedTuple):
@@ -34,17 +36,25 @@ class TimerKey(NamedTuple):
 
 
 class Turn:
-    __slots__ = ("config", "effects", "now_ms", "records", "timers", "wall_ms")
+    __slots__ = ("config", "effects", "member_bytes", "now_ms", "records", "timers", "wall_ms")
 
-    def __init__(self, config: GroupConfig, timers: Deadlines[TimerKey], now_ms: int, wall_ms: int) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        timers: Deadlines[TimerKey],
+        member_bytes: MemberBytes,
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
         self.config = config
+        self.member_bytes = member_bytes
         self.timers = timers
         self.now_ms = now_ms
         """Monotonic: for deadlines."""
         self.wall_ms = wall_ms
-        """For what is written down."""
+        """The time for what is written down."""
         self.records: list[GroupRecord] = []
-        self.effects: list[Completed] = []
+        self.effects: list[DeferredReply] = []
 
     def write(self, record: GroupRecord) -> None:
         self.records.append(record)
@@ -55,10 +65,10 @@ class Turn:
         spare_bytes: int = 0,
         error: type[DlogError] = RecordTooLargeError,
     ) -> None:
-        """Whether they can be one entry, before anything is changed because of them."""
+        """Checks that they can be one entry, before anything is changed because of them."""
         size = spare_bytes + size_bounds(records)
         if size > self.config.entry_bytes_max:
             raise error(f"it takes {size} bytes to keep; {self.config.entry_bytes_max} fit into one entry")
 
     def complete(self, waiter: int, reply: JoinReply | SyncReply) -> None:
-        self.effects.append(Completed(waiter, reply))
+        self.effects.append(DeferredReply(waiter, reply))

@@ -5,11 +5,12 @@ declaration serves Python callers (`LogConfig(segment_bytes=1 << 20)`), property
 (`LogConfig.from_properties({"segment.bytes": "1048576"})`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple, cast
 
 from distributedlog.model.errors import ConfigError
+from distributedlog.model.setting_text import read_boolean, read_list, read_number, read_whole_number
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -20,9 +21,12 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+INT64_MIN = -(2**63)
+TIME_INDEX_ENTRY_BYTES = 12
 
 CLEANUP_POLICIES = ("delete", "compact")
 COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+RECORD_VALIDATIONS = ("full", "header")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 
@@ -54,8 +58,9 @@ class LogConfig:
         0, "segment.jitter.ms", "A random part of this is taken from segment.ms, to spread the work.", low=0
     )
     segment_index_bytes: int = _setting(
-        10 * MIB, "segment.index.bytes", "The size an index may reach before its segment is sealed.",
-        low=12, high=INT32_MAX,
+        10 * MIB, "segment.index.bytes",
+        "The size an index may reach before its segment is sealed; one entry always fits.",
+        low=4, high=INT32_MAX,
     )  # fmt: skip
     index_interval_bytes: int = _setting(
         4 * KIB, "index.interval.bytes", "One index entry is written for about this much log.",
@@ -66,7 +71,10 @@ class LogConfig:
         low=0, high=INT32_MAX,
     )  # fmt: skip
     cleanup_policy: tuple[str, ...] = _setting(
-        ("delete",), "cleanup.policy", "delete, compact, or both.", choices=CLEANUP_POLICIES
+        ("delete",),
+        "cleanup.policy",
+        "delete, compact, both, or neither: then all is kept.",
+        choices=CLEANUP_POLICIES,
     )
     retention_ms: int = _setting(
         7 * DAY_MS,
@@ -77,8 +85,8 @@ class LogConfig:
     retention_bytes: int = _setting(
         -1,
         "retention.bytes",
-        "Oldest segments are deleted while the log is larger; -1 sets no bound.",
-        low=-1,
+        "Oldest segments are deleted while the log is larger; a negative one sets no bound.",
+        low=INT64_MIN,
     )
     delete_retention_ms: int = _setting(
         1 * DAY_MS, "delete.retention.ms", "How long a tombstone is kept after compaction has seen it.", low=0
@@ -109,6 +117,11 @@ class LogConfig:
         "producer", "compression.type", "What batches are stored as; 'producer' keeps what came.",
         choices=COMPRESSION_TYPES,
     )  # fmt: skip
+    record_validation: str = _setting(
+        "full", "record.validation",
+        "What is checked of a produced batch: 'full' walks every record, 'header' ends at the checksum.",
+        choices=RECORD_VALIDATIONS,
+    )  # fmt: skip
     flush_messages: int = _setting(
         INT64_MAX, "flush.messages", "Sync after this many records, whoever waits.", low=1
     )
@@ -127,6 +140,7 @@ class LogConfig:
         "producer.id.expiration.ms",
         "An idempotent producer silent for this long is forgotten.",
         low=1,
+        high=INT32_MAX,
     )
 
     by_name: ClassVar[Mapping[str, "Field[Any]"]]
@@ -134,8 +148,6 @@ class LogConfig:
     def __post_init__(self) -> None:
         for setting in fields(self):
             _check(setting, getattr(self, setting.name))
-        if self.segment_index_bytes < 12:
-            raise ConfigError("segment.index.bytes must hold one entry, 12 bytes")
 
     @property
     def compacts(self) -> bool:
@@ -144,6 +156,11 @@ class LogConfig:
     @property
     def deletes(self) -> bool:
         return "delete" in self.cleanup_policy
+
+    @property
+    def index_bytes_max(self) -> int:
+        """What `segment.index.bytes` come to: an index holds one entry at least."""
+        return max(self.segment_index_bytes, TIME_INDEX_ENTRY_BYTES)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "LogConfig":
@@ -164,19 +181,14 @@ LogConfig.by_name = {cast(str, setting.metadata["name"]): setting for setting in
 
 
 def _parse(setting: "Field[Any]", text: str) -> Any:
-    name = setting.metadata["name"]
-    try:
-        if setting.type == "bool" or setting.type is bool:
-            return {"true": True, "false": False}[text.strip().lower()]
-        if setting.type is int:
-            return int(text)
-        if setting.type is float:
-            return float(text)
-    except (KeyError, ValueError):
-        raise ConfigError(f"{name} cannot be {text!r}: it is a {_kind(setting)}") from None
     if setting.type is str:
         return text.strip()
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    return _READERS.get(setting.type, read_list)(setting.metadata["name"], text)
+
+
+_READERS: Mapping[Any, Callable[[str, str], Any]] = {
+    bool: read_boolean, int: read_whole_number, float: read_number,
+}  # fmt: skip
 
 
 def _kind(setting: "Field[Any]") -> str:
@@ -205,5 +217,5 @@ def _check(setting: "Field[Any]", value: Any) -> None:
     if choices is not None:
         values = value if isinstance(value, tuple) else (value,)
         wrong = [part for part in values if part not in choices]
-        if wrong or not values:
+        if wrong:
             raise ConfigError(f"{bounds['name']} is {_spell(value)!r}; it must be of {', '.join(choices)}")

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ConfigOp(IntEnum):
-    """As Kafka numbers them."""
+    """The operations on a setting, as Kafka numbers them."""
 
     SET = 0
     DELETE = 1

@@ -74,7 +74,14 @@ class BatchListTooLargeError(DlogError):
 
 
 class InvalidTimestampError(DlogError):
+    """A batch of which some records have a time that the topic does not take: which, counted from 0, and what
+    is wrong with each.  There may be more of them than are named."""
+
     code = ErrorCode.INVALID_TIMESTAMP
+
+    def __init__(self, message: str, records: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.records = records
 
 
 # --- producers ---------------------------------------------------------------------------------
@@ -127,6 +134,10 @@ class CorruptLogError(StorageError):
     """Bytes on disk that were sound once and are so no longer.  Nothing was cut away."""
 
 
+class MissingLogError(StorageError):
+    """A partition's log was there, with records, and is gone."""
+
+
 class LogDirectoryFailedError(StorageError):
     """A write or sync failed.  What the kernel kept of it is unknown: the directory is out of use."""
 
@@ -153,7 +164,7 @@ class LogClosedError(StorageError):
 
 
 class NotLeaderError(DlogError):
-    """Only the leader can do this.  Nothing was done."""
+    """The node is not the leader, and only the leader can do this.  Nothing was done."""
 
     code = ErrorCode.NOT_CONTROLLER
 
@@ -175,17 +186,9 @@ class UnreachableError(DlogError):
 
 
 class OverloadedError(DlogError):
-    """As much as may wait is waiting: try again later."""
+    """The node has as much waiting as may wait: try again later."""
 
     code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
-
-
-class ThrottledError(OverloadedError):
-    """A client has used more than its quota allows: after `retry_ms` it may go on."""
-
-    def __init__(self, message: str, retry_ms: int) -> None:
-        super().__init__(message)
-        self.retry_ms = retry_ms
 
 
 class MembershipError(DlogError):
@@ -252,6 +255,19 @@ class InconsistentClusterIdError(DlogError):
     """The broker belongs to another cluster."""
 
     code = ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+class SaslAuthenticationError(DlogError):
+    """Whoever is at the other end of a connection did not prove who it is."""
+
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+class ClusterAuthorizationError(DlogError):
+    """A node that has not proved that it belongs to the cluster, or asks for what is another's.  Nothing was
+    done."""
+
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 class UnknownTopicError(DlogError):
@@ -422,16 +438,6 @@ class NonEmptyGroupError(DlogError):
     """The group has members; this can only be done to one without."""
 
     code = ErrorCode.NON_EMPTY_GROUP
-
-
-class SubscribedToTopicError(DlogError):
-    """A member reads the topic: its offsets are in use."""
-
-    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-
-
-class OffsetMetadataTooLargeError(DlogError):
-    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
 class CommitTooLargeError(DlogError):

@@ -14,7 +14,7 @@ PARTITION_MAX = 2**31 - 1
 
 
 def check_topic_name(name: str) -> str:
-    """Kafka's rule: 1 to 249 of `[A-Za-z0-9._-]`, and neither `.` nor `..`."""
+    """Checks a name by Kafka's rule: 1 to 249 of `[A-Za-z0-9._-]`, and neither `.` nor `..`."""
     if not name:
         raise InvalidNameError("a topic name must not be empty")
     if name in (".", ".."):

@@ -1,4 +1,4 @@
-"""Makes the archive with which Spark starts sooner (`spark/session_archive` says what that is).
+"""Makes the archive with which Spark starts sooner (`spark/session/archive` says what that is).
 
     python -m distributedlog.pipelines.archive
 
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from distributedlog.model.errors import SparkNotReadyError
-from distributedlog.spark.java import find_java
-from distributedlog.spark.session_archive import MADE_BY, archive_path
+from distributedlog.spark.session.archive import MADE_BY, archive_path
+from distributedlog.spark.session.java import find_java
 
-PATIENCE_SECONDS: Final = 600.0
+TIMEOUT_SECONDS: Final = 600.0
 SPEC: Final = """\
 name: archive
 storage: file://{directory}/.dlog/storage
@@ -53,7 +53,7 @@ QUERIES: Final = (
 
 
 def make_archive(*, anew: bool = False) -> tuple[str, bool]:
-    """(its path, whether it was made now)."""
+    """Returns the path of the archive, and whether it was made now."""
     path = archive_path(find_java(), os.environ)
     if os.path.exists(path) and not anew:
         return path, False
@@ -65,12 +65,12 @@ def make_archive(*, anew: bool = False) -> tuple[str, bool]:
             env={**os.environ, MADE_BY: fresh},
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
         if done.returncode or not os.path.exists(fresh):
-            told = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
-            raise SparkNotReadyError(f"the archive of Java's classes could not be made: {told}")
+            reason = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
+            raise SparkNotReadyError(f"the archive of Java's classes could not be made: {reason}")
         os.replace(fresh, path)
     finally:
         if os.path.exists(fresh):
@@ -82,7 +82,7 @@ def exercise() -> None:
     """Loads what pipelines and queries use."""
     from distributedlog.pipelines.project import find_project
     from distributedlog.pipelines.runner import Runner
-    from distributedlog.spark.session import QUICK_START
+    from distributedlog.spark.session.session import QUICK_START
 
     with tempfile.TemporaryDirectory(prefix="dlog-archive-") as directory:
         place = Path(directory)

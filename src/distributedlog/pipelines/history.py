@@ -2,12 +2,15 @@
 
 One JSON object a line, appended in one write each:
 
-| type  | fields beside `time_ms` and `run`                                                                 |
-|-------|---------------------------------------------------------------------------------------------------|
-| run   | `state` started, completed or failed; at the end `milliseconds`, `rows`, and `error` if it failed |
-| batch | `flow`, `batch`, `rows`, `rows_total`, `milliseconds`, `positions`, `rows_too_late`               |
-| flow  | `flow`, `state`, and `error` of one that failed                                                   |
-| lag   | `records`: how many the pipeline is behind its topics; null while no broker answers               |
+| type   | fields beside `time_ms` and `run`                                                                 |
+|--------|---------------------------------------------------------------------------------------------------|
+| run    | `state` started, completed or failed; at the end `milliseconds`, `rows`, and `error` if it failed |
+| batch  | `flow`, `batch`, `rows`, `rows_total`, `rows_out`, `rows_out_total`, `milliseconds`, `positions`, |
+|        | `rows_too_late`; rows are those read, rows out those written                                      |
+| flow   | `flow`, `state`, and `error` of one that failed                                                   |
+| source | `flow`, `bootstrap`, `group`: whom a flow that reads topics tells how far it is; when it changes  |
+| compaction | `table`, `files_before`, `files_after`: small files were merged                              |
+| lag    | `records`: how many the pipeline is behind its topics; null while no broker answers               |
 
 A crash may cut the last line: a line that is no JSON is skipped, and the next one begins on its own.  It is
 a journal for people; where a flow goes on is decided by Spark's checkpoints alone.  The file is moved aside

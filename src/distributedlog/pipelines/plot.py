@@ -108,13 +108,13 @@ def _draw_rows(axes: Any, picture: Picture) -> None:
 
 
 def _finish(axes: Any, picture: Picture) -> None:
-    for moment in picture.failed:
-        axes.axvline(moment, color=FAILED_COLOUR, linewidth=1, linestyle=":")
+    for time_ms in picture.failed:
+        axes.axvline(time_ms, color=FAILED_COLOUR, linewidth=1, linestyle=":")
     top = axes.get_ylim()[1] * 1.1
-    for number, (moment, word) in enumerate(picture.marks):
-        axes.axvline(moment, color="black", linewidth=0.8, linestyle="--")
+    for number, (time_ms, word) in enumerate(picture.marks):
+        axes.axvline(time_ms, color="black", linewidth=0.8, linestyle="--")
         below = -10 - 11 * (number % 3)  # moments may be close to each other
-        axes.annotate(word, (moment, top), xytext=(3, below), textcoords="offset points", fontsize=8)
+        axes.annotate(word, (time_ms, top), xytext=(3, below), textcoords="offset points", fontsize=8)
     axes.set_ylim(bottom=0, top=top)
     axes.set_xlim(left=0)
     axes.yaxis.set_major_formatter("{x:,.0f}")

@@ -4,10 +4,12 @@
       spark-pipeline.yml      Spark's specification: name, storage, libraries, configuration
       transformations/        the definitions
       .dlog/                  what runs leave behind
-        warehouse/ metastore/ the tables and their catalog                    spark/session
+        warehouse/ metastore/ the tables and their catalog                    spark/session/session
         storage/              how far each flow has come: Spark's checkpoints
+        tables.json           which tables there are, for readers             tables
+        compaction/           what compactions have replaced, and not removed  compaction/
         history.jsonl         what happened in runs                           history
-        spark.log  lock       what Spark's JVM said; which process runs       spark/session
+        spark.log  lock       what Spark's JVM said; which process runs       spark/session/session
 
 **Reset** removes what tables and checkpoints say together, in one rename: a crash in the middle leaves
 either all of it or nothing, and a left-over is removed by the next reset.  Were only the checkpoints gone,
@@ -36,7 +38,10 @@ NAME_PATTERN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
 BOOTSTRAP_KEY: Final = "dlog.bootstrap"
 TOPICS_KEY: Final = "dlog.topics"
 TOPICS_READ_KEY: Final = "dlog.topics.read"
+COMPACT_FILES_KEY: Final = "dlog.compact.files"
 PARTITIONS_MAX: Final = 10_000
+COMPACT_FILES_MIN: Final = 2
+COMPACT_FILES_MAX: Final = 1_000_000
 WAREHOUSE_KEY: Final = "spark.sql.warehouse.dir"
 TRASH: Final = "trash"
 
@@ -69,6 +74,18 @@ class Project:
         """Those whose lag is shown before the first run has said where it reads."""
         return self.configuration.get(TOPICS_READ_KEY, "").split()
 
+    def compact_files(self) -> int | None:
+        """Tables are compacted between runs once so many files can be merged; None: they are not."""
+        text = self.configuration.get(COMPACT_FILES_KEY)
+        if text is None:
+            return None
+        if not text.isdecimal() or not COMPACT_FILES_MIN <= int(text) <= COMPACT_FILES_MAX:
+            raise ConfigError(
+                f"{COMPACT_FILES_KEY}: {text!r} is no number of files from {COMPACT_FILES_MIN} to"
+                f" {COMPACT_FILES_MAX:,}"
+            )
+        return int(text)
+
 
 def parse_topics(text: str) -> dict[str, int]:
     found = {}
@@ -98,22 +115,23 @@ def read_project(spec_path: Path) -> Project:
     import yaml
 
     try:
-        told = yaml.safe_load(spec_path.read_text(encoding="utf-8"))
+        spec = yaml.safe_load(spec_path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{spec_path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(told, dict):
+    if not isinstance(spec, dict):
         raise ConfigError(f"{spec_path} holds no settings; it needs name, storage and libraries")
     for key in ("name", "storage"):
-        if not isinstance(told.get(key), str) or not told[key]:
+        if not isinstance(spec.get(key), str) or not spec[key]:
             raise ConfigError(f"{spec_path} names no {key}")
-    configuration = told.get("configuration") or {}
+    configuration = spec.get("configuration") or {}
     if not isinstance(configuration, dict):
         raise ConfigError(f"{spec_path}: configuration is no list of KEY: VALUE")
     for key, value in configuration.items():
         if not isinstance(value, str):
             raise ConfigError(f'{spec_path}: the value of {key} is no text; write it in quotes: "{value}"')
-    project = Project(str(spec_path.parent), str(spec_path), told["name"], told["storage"], configuration)
+    project = Project(str(spec_path.parent), str(spec_path), spec["name"], spec["storage"], configuration)
     project.topics()
+    project.compact_files()
     return project
 
 
@@ -139,6 +157,11 @@ def make_project(parent: str, name: str, *, topic: str, bootstrap: str) -> Proje
         shutil.rmtree(fresh, ignore_errors=True)
         raise
     return read_project(directory / SPEC_NAMES[0])
+
+
+def has_tables(project: Project) -> bool:
+    """Has a run begun to make a catalog?"""
+    return os.path.isdir(os.path.join(project.state_directory, "metastore"))
 
 
 def is_running(project: Project) -> bool:
@@ -190,22 +213,28 @@ def _check_tables_elsewhere(project: Project) -> None:
 
 
 def _local_path(place: str) -> str | None:
-    """None if it is not on this machine."""
+    """Returns the path; None if it is not on this machine."""
     scheme, colon, path = place.partition(":")
     if not colon:
         return place
     return re.sub("^//", "", path) if scheme == "file" else None
 
 
+def local_directory(project: Project, place: str) -> str | None:
+    """A place of the project's settings or tables as a path; None if it is not on this machine."""
+    path = _local_path(place)
+    return None if path is None else os.path.join(project.directory, path)
+
+
 def _reset_storage(project: Project) -> list[str]:
     """Checkpoints that lie elsewhere; only Spark's own directory in it is removed."""
-    place = _local_path(project.storage)
+    place = local_directory(project, project.storage)
     if place is None:
         raise PipelineError(
             f"tables are gone, but the checkpoints at {project.storage} are not on this machine: "
             "remove _checkpoints there yourself before the next run"
         )
-    path = os.path.join(project.directory, place, "_checkpoints")
+    path = os.path.join(place, "_checkpoints")
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(path)
         return [path]

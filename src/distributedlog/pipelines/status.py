@@ -4,7 +4,7 @@ effects.
 | question               | answer                                                                         |
 |------------------------|--------------------------------------------------------------------------------|
 | is it well             | `state` of the last run: completed, failed, running; stopped if it died        |
-| what did each flow do? | rows in all and in the last batch, batches, time of the last batch, last error |
+| what did each flow do? | rows read and written in all and in the last batch, batches, time, last error  |
 | and in the last run?   | its `state`: waiting, running, completed, failed, skipped; "not run" if the    |
 |                        | run ended without it, "stopped" if that ended in the middle of it              |
 | how far has it come?   | `positions` of each flow that reads topics                                     |
@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from distributedlog.pipelines.progress import Positions, parse_positions
 
+LAG_SAMPLES_MAX: Final = 10_000
+"""What a process that runs for months remembers of them."""
 WAITING: Final = "waiting"
 RUNNING: Final = "running"
 UNFINISHED: Final = {WAITING: "not run", RUNNING: "stopped"}
@@ -27,16 +29,23 @@ UNFINISHED: Final = {WAITING: "not run", RUNNING: "stopped"}
 class FlowStatus:
     name: str
     state: str = WAITING
-    """In the last run."""
+    """The state in the last run."""
     rows: int = 0
+    """Read, in all."""
     rows_last: int = 0
+    rows_out: int = 0
+    """Written, in all."""
+    rows_out_last: int = 0
     rows_too_late: int = 0
     batches: int = 0
     milliseconds_last: int | None = None
     time_ms: int | None = None
     positions: Positions = field(default_factory=dict)
     error: str | None = None
-    """Of the last failure, until the flow has completed again."""
+    """The error of the last failure, until the flow has completed again."""
+    bootstrap: str | None = None
+    group: str | None = None
+    """The group that it tells how far it is in its topics."""
 
 
 @dataclass(slots=True)
@@ -58,7 +67,7 @@ class PipelineStatus:
         return sum(flow.rows for flow in self.flows.values() if flow.positions)
 
     def positions(self) -> dict[str, dict[int, int]]:
-        """Of each partition the flow that is furthest behind."""
+        """Returns for each partition the position of the flow that is furthest behind."""
         behind: dict[str, dict[int, int]] = {}
         for flow in self.flows.values():
             for topic, partitions in flow.positions.items():
@@ -66,6 +75,17 @@ class PipelineStatus:
                 for partition, position in partitions.items():
                     known[partition] = min(position, known.get(partition, position))
         return behind
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLag:
+    """How far a flow is behind its topics."""
+
+    records: int
+    """The records between what was read and the topics' ends, by offsets; a partition nobody has read counts
+    whole."""
+    seconds: float | None
+    """How long the first record that was not read has been waiting; None if that is not known."""
 
 
 def lag_of(positions: Positions, ends: Mapping[str, Mapping[int, int]]) -> int:
@@ -92,8 +112,11 @@ def fold(
             _fold_batch(status, event)
         elif kind == "flow":
             _fold_flow(status, event)
+        elif kind == "source":
+            _fold_source(status, event)
         elif kind == "lag":
             status.lag_samples.append((event["time_ms"], event.get("records")))
+            del status.lag_samples[:-LAG_SAMPLES_MAX]
     if status.state == "running" and not is_running:
         status.state = "stopped"  # its process died in the middle; the next run goes on from the checkpoints
         _end_flows(status)
@@ -135,6 +158,8 @@ def _fold_batch(status: PipelineStatus, event: Mapping[str, Any]) -> None:
     flow.batches += 1
     flow.rows_last = int(event.get("rows") or 0)
     flow.rows = int(event.get("rows_total") or flow.rows + flow.rows_last)
+    flow.rows_out_last = int(event.get("rows_out") or 0)
+    flow.rows_out = int(event.get("rows_out_total") or flow.rows_out + flow.rows_out_last)
     flow.rows_too_late += int(event.get("rows_too_late") or 0)
     flow.milliseconds_last = event.get("milliseconds")
     flow.time_ms = event["time_ms"]
@@ -150,3 +175,8 @@ def _fold_flow(status: PipelineStatus, event: Mapping[str, Any]) -> None:
         flow.error = str(event["error"])
     elif flow.state == "completed":
         flow.error = None
+
+
+def _fold_source(status: PipelineStatus, event: Mapping[str, Any]) -> None:
+    flow = _flow(status, event)
+    flow.bootstrap, flow.group = event.get("bootstrap"), event.get("group")

@@ -34,6 +34,8 @@ configuration:
   dlog.topics: "{topic}:2 {topic}-dead:1 {topic}-per-minute:1"
   # Their lag is shown from the beginning.
   dlog.topics.read: "{topic}"
+  # Merge small files of tables between runs, once there are so many; read `dlog pipeline compact -h` first.
+  # dlog.compact.files: "50"
   # Under this name `dlog group lag` shows how far the pipeline has come.
   dlog.group: "{name}"
 """
@@ -160,7 +162,7 @@ IGNORED: Final = ".dlog/\n"
 
 
 def files_of(name: str, topic: str, bootstrap: str, storage: str) -> Mapping[str, str]:
-    """Path in the project → text."""
+    """Returns path in the project → text."""
     facts = {"name": name, "topic": topic, "bootstrap": bootstrap, "storage": storage}
     return {
         "spark-pipeline.yml": SPEC.format(**facts),

@@ -1,19 +1,24 @@
 """The disk, as a port.
 
 Positions are explicit (no seek pointer), a write is whole or raises, and nothing is durable before
-`sync` (for a file's bytes and size) or `sync_directory` (for names: creation, renaming, removal).  Errors
+`sync` (for a file's bytes and size) or `sync_directory` (for names: creation, renaming, removal).  What is
+made is its owner's alone: directories 0700, files 0600.  A symbolic link is never written through: whoever
+opens one to write, or to lock, gets ELOOP.  Errors
 are plain `OSError`s; what they mean for a log is decided in `storage/files.py`, the only user of this port.
 """
 
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import struct
 from typing import Protocol
 
 from distributedlog.model.buffers import Buffer
+
+DIRECTORY_MODE = 0o700
+FILE_MODE = 0o600
+LINK_REFUSED = "it is a symbolic link, and what it leads to is not changed"
 
 
 class File(Protocol):
@@ -22,7 +27,7 @@ class File(Protocol):
     path: str
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Up to `length` bytes; fewer only where the file ends."""
+        """Reads up to `length` bytes; fewer only where the file ends."""
         ...
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -35,10 +40,6 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Makes bytes and size durable.  After an error nobody knows what is: never call it again."""
-        ...
-
-    def map(self) -> memoryview:
-        """The whole file, read-only, unmapped when the last view is gone.  It must not shrink meanwhile."""
         ...
 
     def fileno(self) -> int:
@@ -56,7 +57,10 @@ class Disk(Protocol):
     """The file system below it.  Paths are plain strings."""
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
-        """Opens a file; FileNotFoundError if it is not there and `create` is false."""
+        """Opens a file; FileNotFoundError if it is not there and `create` is false.
+
+        A symbolic link is followed to read, and refused with ELOOP otherwise.
+        """
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -64,17 +68,21 @@ class Disk(Protocol):
     def size(self, path: str) -> int: ...
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last written, by the wall clock."""
+        """Returns when the file was last written, by the wall clock."""
         ...
 
     def list_directory(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
         ...
 
-    def is_directory(self, path: str) -> bool: ...
+    def is_directory(self, path: str) -> bool:
+        """Whether it is one, or a link to one."""
+        ...
+
+    def is_link(self, path: str) -> bool: ...
 
     def make_directory(self, path: str) -> None:
-        """With its parents; not an error if it is there."""
+        """Makes a directory with its parents; not an error if it is there."""
         ...
 
     def remove_directory(self, path: str) -> None:
@@ -82,7 +90,7 @@ class Disk(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic, replacing `target`."""
+        """Renames atomically, replacing `target`."""
         ...
 
     def remove(self, path: str) -> None:
@@ -98,7 +106,7 @@ class Disk(Protocol):
     def free_bytes(self, path: str) -> int: ...
 
     def total_bytes(self, path: str) -> int:
-        """Of the whole volume, used or not."""
+        """Returns the bytes of the whole volume, used or not."""
         ...
 
 
@@ -142,11 +150,6 @@ class SystemFile:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
         os.fdatasync(self._descriptor)
 
-    def map(self) -> memoryview:
-        if self.size() == 0:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ))
-
     def fileno(self) -> int:
         return self._descriptor
 
@@ -154,6 +157,16 @@ class SystemFile:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
+
+
+def _open_own(path: str, flags: int) -> int:
+    """Opens a file that is to be changed, and therefore has to be the directory's own."""
+    try:
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK) and os.path.islink(path):  # EMLINK is FreeBSD's
+            raise OSError(errno.ELOOP, LINK_REFUSED, path) from error
+        raise
 
 
 def _lock_whole_file(descriptor: int) -> None:
@@ -179,8 +192,11 @@ class SystemDisk:
     """The operating system's file system.  Has no state, so that it can be sent to a child process."""
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> SystemFile:
-        flags = os.O_CLOEXEC | (os.O_RDWR if write or create else os.O_RDONLY) | (os.O_CREAT if create else 0)
-        return SystemFile(path, os.open(path, flags, 0o644))
+        if create:
+            return SystemFile(path, _open_own(path, os.O_RDWR | os.O_CREAT))
+        if write:
+            return SystemFile(path, _open_own(path, os.O_RDWR))
+        return SystemFile(path, os.open(path, os.O_CLOEXEC | os.O_RDONLY))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -197,8 +213,11 @@ class SystemDisk:
     def is_directory(self, path: str) -> bool:
         return os.path.isdir(path)
 
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
+
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
 
     def remove_directory(self, path: str) -> None:
         os.rmdir(path)
@@ -222,7 +241,7 @@ class SystemDisk:
             os.close(descriptor)
 
     def lock(self, path: str) -> SystemLock:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = _open_own(path, os.O_RDWR | os.O_CREAT)
         try:
             _lock_whole_file(descriptor)
         except OSError:

@@ -59,19 +59,6 @@ class Executor(Protocol):
         ...
 
 
-class InlineExecutor:
-    """Runs everything at once, in the caller: for programs that would only wait, and for tests."""
-
-    def run_blocking(self, work: Callable[[], T], done: Done[T]) -> None:
-        done(Outcome.of(work))
-
-    def run_cpu(self, function: Callable[..., T], arguments: tuple[Any, ...], done: Done[T]) -> None:
-        done(Outcome.of(lambda: function(*arguments)))
-
-    def close(self) -> None:
-        return None
-
-
 class SystemExecutor:
     """Threads for blocking calls; one child process, started when first needed, for CPU work."""
 

@@ -37,16 +37,3 @@ class SystemRandomness:
 
     def new_uuid(self) -> Uuid:
         return uuid_from(os.urandom)
-
-
-class SeededRandomness:
-    """The same draws for the same seed: simulations, and runs that are to be repeated."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def between(self, low: int, high: int) -> int:
-        return self._random.randint(low, high)
-
-    def new_uuid(self) -> Uuid:
-        return uuid_from(self._random.randbytes)

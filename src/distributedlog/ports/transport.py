@@ -13,7 +13,7 @@ Receive = Callable[[int, bytes], None]
 
 class Transport(Protocol):
     def send(self, node_id: int, message: bytes) -> None:
-        """Never blocks and never raises for a node that cannot be reached."""
+        """Sends a message; never blocks and never raises for a node that cannot be reached."""
         ...
 
     def on_receive(self, receive: Receive) -> None: ...

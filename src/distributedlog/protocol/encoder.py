@@ -221,6 +221,6 @@ class EncoderCompiler:
 
 
 def _is_tagged_nullable_struct(each: Field) -> bool:
-    """Kafka's default of one is an empty struct, so that null has to be said."""
+    """Returns whether null has to be written: Kafka's default of one is an empty struct."""
     kind = each.kind
     return isinstance(kind, Nullable) and kind.is_marked and isinstance(kind.of, Nested)

@@ -31,7 +31,7 @@ FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 RECEIVE_BYTES: Final = 64 * 1024
 """How much is received at once where no frame is under way, and the least room a begun frame is given."""
 FIRST_PART_BYTES_MAX: Final = 4096
-"""Up to here the first part is copied behind the header: one part less to send."""
+"""The length up to which the first part is copied behind the header: one part less to send."""
 
 _SIZE = Layout(">i")
 _REQUEST = Layout(">hhih")
@@ -64,7 +64,8 @@ def response_header_version(api_key: int, api_version: int) -> int:
 
 
 def _skip_tags(buffer: Buffer, position: int) -> int:
-    """Behind a header's tagged section.  None of its fields is known, and so none is kept."""
+    """Returns the place behind a header's tagged section.  None of its fields is known, and so none is
+    kept."""
     if position >= len(buffer):
         raise MalformedMessageError("a header is cut short")
     first = buffer[position]
@@ -106,7 +107,8 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def decode_correlation_id(frame: Buffer) -> int:
-    """Of a response whose request, and so whose version, is yet to be looked up."""
+    """Decodes the correlation id of a response whose request, and so whose version, is yet to be looked
+    up."""
     if len(frame) < _RESPONSE.size:
         raise MalformedMessageError(f"a response of {len(frame)} bytes has no whole header")
     return cast(int, _RESPONSE.unpack_from(frame)[0])
@@ -258,7 +260,7 @@ class FrameReader:
             self._filled = 0
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Where to receive into.  Not empty, and good until `buffer_updated`."""
+        """Returns where to receive into.  Not empty, and good until `buffer_updated`."""
         self._raise_failure()
         self._release()
         if self._frame is None:

@@ -77,7 +77,7 @@ def append_tags(append: Callable[[bytes], None], tagged: list[tuple[int, bytes]]
 def read_tag_count(
     buffer: Buffer, position: int, limit: int, first: int, budget: int
 ) -> tuple[int, int, int]:
-    """How many tagged fields follow, where, and what they leave of the budget of elements."""
+    """Returns how many tagged fields follow, where, and what they leave of the budget of elements."""
     count = first
     if first > 127:
         count, position = rest_of_uvarint(buffer, position, first)

@@ -189,7 +189,7 @@ class Struct(metaclass=StructType):
         return f"{self.__class__.__name__}({shown})"
 
     def _shown(self) -> Iterator[tuple[str, str]]:
-        """What differs from the defaults; payloads by their length."""
+        """Returns what differs from the defaults; payloads by their length."""
         for each in self.fields:
             value = getattr(self, each.name)
             if not each.is_required and value == each.default_value():

@@ -35,6 +35,7 @@ def decode_versioned(message: type[M], data: Buffer) -> tuple[int, M]:
 
 
 def decode_compatible(message: type[M], data: Buffer) -> M:
-    """For messages whose later versions only add fields: a newer one is read as the newest that is known."""
+    """Decodes messages whose later versions only add fields: a newer one is read as the newest that is
+    known."""
     version = min(version_of(data), message.versions[1])
     return decode(message, version, data, _VERSION.size)[0]

@@ -100,7 +100,7 @@ class Core:
         self.reads_lost: list[int] = []
         self.transfer_target: int | None = None
         self.transfer_deadline_ms = 0
-        self.transfer_told = False
+        self.transfer_sent = False
 
         self.outbox: list[Message] = []
         self.parked: list[tuple[int, Message]] = []
@@ -120,7 +120,7 @@ class Core:
         return self.memberships.current.voters.get(self.node_id) == self.incarnation
 
     def counts(self, node_id: int) -> bool:
-        """Whether this voter's word goes into a majority (leaders only)."""
+        """Returns whether this voter's word goes into a majority (leaders only)."""
         incarnation = self.memberships.current.voters[node_id]
         if node_id == self.node_id:
             return incarnation == self.incarnation
@@ -148,8 +148,9 @@ class Core:
         self.election_deadline_ms = self.now_ms + self.draw(timeout_ms, 2 * timeout_ms)
 
     def reset_retry_timer(self) -> None:
-        """Until an election that is under way is given up.  Two who ask at the same moment take each other's
-        vote: the first time they try again soon, and then ever later, so that a slow network is no storm."""
+        """Sets the time at which an election that is under way is given up.  Two who ask at the same moment
+        take each other's vote: the first time they try again soon, and then ever later, so that a slow
+        network is no storm."""
         halvings = max(0, RETRY_HALVINGS - max(0, self.attempts - 1))
         retry_ms = self.config.election_timeout_ms >> halvings
         self.election_deadline_ms = self.now_ms + self.draw(retry_ms, 2 * retry_ms)
@@ -227,7 +228,7 @@ class Core:
     # --- commitment ----------------------------------------------------------------------------
 
     def commit_to(self, index: int) -> bool:
-        """Whether that is news."""
+        """Returns whether that is news."""
         if index <= self.commit_index:
             return False
         if index > self.log.last_index:
@@ -241,7 +242,7 @@ class Core:
         """Takes back entries that another leader overrules.  They were never committed."""
         if index <= self.commit_index:
             raise ConsensusError(
-                f"node {self.node_id} was told to truncate from {index}, but {self.commit_index} is committed"
+                f"node {self.node_id} must not truncate from {index}, but {self.commit_index} is committed"
             )
         self.log.truncate_from(index)
         self.memberships.truncate_from(index)

@@ -13,6 +13,7 @@ Term and vote are durable before a vote is asked for or given: both are promises
 is a promise to itself, so it counts when it is durable and not before.
 """
 
+from distributedlog.raft.admission import TERM_MAX
 from distributedlog.raft.core import Core
 from distributedlog.raft.messages import TimeoutNow, VoteReply, VoteRequest
 from distributedlog.raft.roles import Role, RoleEvent
@@ -21,6 +22,9 @@ from distributedlog.raft.roles import Role, RoleEvent
 def on_election_timeout(core: Core) -> None:
     """Asks whether an election could be won."""
     core.leader_id = None
+    if core.term >= TERM_MAX:
+        core.reset_election_timer()  # there is no later term to campaign in
+        return
     core.change_role(RoleEvent.ELECTION_TIMEOUT)
     core.attempts += 1
     core.reset_retry_timer()
@@ -34,7 +38,8 @@ def on_election_timeout(core: Core) -> None:
 
 def on_timeout_now(core: Core, message: TimeoutNow) -> None:
     """The leader hands over: campaigns at once."""
-    if core.is_voter and core.leader_id == message.sender and core.role is Role.FOLLOWER:
+    may_campaign = core.is_voter and core.term < TERM_MAX
+    if may_campaign and core.leader_id == message.sender and core.role is Role.FOLLOWER:
         _campaign(core, RoleEvent.TIMEOUT_NOW, transfer=True)
 
 
@@ -98,19 +103,19 @@ def on_vote_reply(core: Core, reply: VoteReply) -> None:
 
 
 def _has_won(core: Core) -> bool:
-    return _said(core, granted=True) >= core.membership.majority
+    return _count_votes(core, granted=True) >= core.membership.majority
 
 
 def _has_lost(core: Core) -> bool:
-    """Whether those who have not refused are too few."""
-    return len(core.membership.voters) - _said(core, granted=False) < core.membership.majority
+    """Returns whether those who have not refused are too few."""
+    return len(core.membership.voters) - _count_votes(core, granted=False) < core.membership.majority
 
 
-def _said(core: Core, *, granted: bool) -> int:
+def _count_votes(core: Core, *, granted: bool) -> int:
     return sum(core.votes.get(node_id) is granted for node_id in core.membership.voters)
 
 
 def majority_is_lost(core: Core) -> bool:
-    """Check-quorum: whether a leader has not heard a majority for an election timeout."""
+    """Returns whether a leader has not heard a majority for an election timeout (check-quorum)."""
     heard_ms = core.majority_of(core.now_ms + 1, lambda follower: follower.heard_ms + 1) - 1
     return core.now_ms - heard_ms >= core.config.election_timeout_ms

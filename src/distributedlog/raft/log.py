@@ -76,7 +76,7 @@ class RaftLog:
         self.last_term = entry.term
 
     def first_conflict(self, entries: Sequence[Entry]) -> int:
-        """How many of `entries`, which continue a matching entry, the log already has."""
+        """Returns how many of `entries`, which continue a matching entry, the log already has."""
         for position, entry in enumerate(entries):
             if entry.index > self.last_index or self.term_at(entry.index) != entry.term:
                 return position
@@ -128,7 +128,7 @@ class RaftLog:
         return self._stored_end < self.last_index or self._truncate_from is not None or self._reset_pending
 
     def take_unstored(self) -> tuple[int | None, tuple[Entry, ...]]:
-        """What the storage must truncate from, and what it must then append."""
+        """Returns what the storage must truncate from, and what it must then append."""
         truncate_from, self._truncate_from = self._truncate_from, None
         entries = tuple(self._entries[self._stored_end - self.base_index :])
         self._stored_end = self.last_index

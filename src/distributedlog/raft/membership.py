@@ -133,6 +133,11 @@ class MembershipHistory:
         """The membership in force at `index`."""
         return next(membership for since, membership in reversed(self._history) if since <= index)
 
+    def names(self, node_id: int) -> bool:
+        """Returns whether the current membership, or one before it that is still known, has this node as a
+        member."""
+        return any(node_id in membership.members for _, membership in reversed(self._history))
+
     def forget_before(self, index: int) -> None:
         """Drops what a snapshot at `index` holds for us."""
         while len(self._history) > 1 and self._history[1][0] <= index:

@@ -55,7 +55,7 @@ class VoteRequest(NamedTuple):
     sender: int
     to: int
     term: int
-    """For a pre-vote, the term the sender would campaign in; it has not begun it."""
+    """The term; for a pre-vote the one the sender would campaign in, and has not begun."""
     voter_incarnation: int
     """The voter that is meant: a node under another incarnation must refuse."""
     last_index: int

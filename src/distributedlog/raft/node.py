@@ -12,6 +12,9 @@ done in this order: save the hard state; save the snapshot, and if it was instal
 truncate; append; sync everything; only then `advance`.  Messages that speak of what is persisted come
 out of a later `ready()`, after `advance`, so a driver cannot send them too early.
 
+What arrives is first admitted or refused (`admission`): only members are heard, only with numbers that can
+be, only with contents that the state machine can read.  A refused message changes nothing; `step` says why.
+
 Between calls nothing happens: `next_deadline_ms()` says when `tick` is next needed, None for never.
 
 A crash loses this object.  `Recovered` holds what the storage kept; from it a node starts as a follower
@@ -31,6 +34,18 @@ from distributedlog.model.errors import (
     RecordTooLargeError,
 )
 from distributedlog.raft import codec, election, reads, replication, snapshots
+from distributedlog.raft.admission import (
+    INDEX_MAX,
+    AnyContents,
+    Contents,
+    IsKnownVoter,
+    Refusal,
+    are_readable,
+    is_in_range,
+    is_member,
+    is_readable_snapshot,
+    no_known_voter,
+)
 from distributedlog.raft.config import RaftConfig
 from distributedlog.raft.core import Core, Draw
 from distributedlog.raft.log import RaftLog
@@ -60,6 +75,14 @@ class Recovered(NamedTuple):
     hard_state: HardState = HardState()
     snapshot: Snapshot | None = None
     entries: Sequence[Entry] = ()
+
+
+class Loaded(NamedTuple):
+    """What a storage returns when it is opened."""
+
+    recovered: Recovered
+    lost: bool
+    """Whether something that had been synced is not there any more."""
 
 
 class Persist(NamedTuple):
@@ -116,9 +139,15 @@ class RaftNode:
         bootstrap: Membership,
         recovered: Recovered,
         now_ms: int,
+        *,
+        is_known_voter: IsKnownVoter = no_known_voter,
+        contents: Contents | None = None,
     ) -> None:
-        """`bootstrap` is the membership of the empty log, the same on every node."""
+        """`bootstrap` is the membership of the empty log, the same on every node.  Known voters are heard
+        beside the members; `contents` says what the state machine can read, None: everything."""
         log, memberships = _rebuild(recovered, bootstrap)
+        self._is_known_voter = is_known_voter
+        self._contents: Contents = AnyContents() if contents is None else contents
         self._core = Core(
             node_id, config, draw, recovered.hard_state, log, memberships, recovered.snapshot, now_ms
         )
@@ -128,16 +157,19 @@ class RaftNode:
 
     # --- what goes in --------------------------------------------------------------------------
 
-    def step(self, message: Message, now_ms: int) -> None:
-        """A message arrived."""
+    def step(self, message: Message, now_ms: int) -> Refusal | None:
+        """A message arrived; why it was refused, None: it was not."""
         core = self._core
-        core.now_ms = now_ms
         if message.to != core.node_id:
-            return
-        self._dispatch(message)
+            return None
+        refusal = self._refusal_of(message)
+        if refusal is None:
+            core.now_ms = now_ms
+            self._dispatch(message)
+        return refusal
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed."""
+        """Handles the deadlines that have passed."""
         core = self._core
         core.now_ms = now_ms
         if core.role is Role.LEADER:
@@ -146,7 +178,7 @@ class RaftNode:
             election.on_election_timeout(core)
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` is next needed if nothing else happens."""
+        """Returns when `tick` is next needed if nothing else happens."""
         core = self._core
         if core.role is Role.LEADER:
             return core.heartbeat_deadline_ms if core.progress else None
@@ -167,6 +199,7 @@ class RaftNode:
                 raise RecordTooLargeError(
                     f"{len(payload)} bytes proposed; at most {core.config.entry_bytes_max} fit"
                 )
+            self._contents.check_entry(payload)
         self._check_room(len(payloads), sum(map(len, payloads)))
         entry = None
         for payload in payloads:
@@ -191,7 +224,7 @@ class RaftNode:
         if target not in core.membership.voters or not core.counts(target):
             raise MembershipError(f"node {target} is not a voter that can lead")
         core.transfer_target = target
-        core.transfer_told = False
+        core.transfer_sent = False
         core.transfer_deadline_ms = now_ms + core.config.election_timeout_ms
         replication.hand_over_if_ready(core)
 
@@ -214,7 +247,8 @@ class RaftNode:
         return entry
 
     def take_snapshot(self, index: int, data: bytes) -> None:
-        """`data` is the state machine's state after entry `index`: the entries up to it may go."""
+        """Takes `data`, the state machine's state after entry `index`, as a snapshot: the entries up to it
+        may go."""
         snapshots.take_snapshot(self._core, index, data)
 
     # --- what comes out ------------------------------------------------------------------------
@@ -244,7 +278,7 @@ class RaftNode:
         )
 
     def advance(self, persist: Persist) -> None:
-        """`persist` is durable."""
+        """Takes note that `persist` is durable."""
         core = self._core
         if not core.persisting:
             raise ConsensusError("nothing was being persisted")
@@ -277,15 +311,31 @@ class RaftNode:
 
     @property
     def may_vote(self) -> bool:
-        """False for an observer, and for a voter that lost what it had synced."""
+        """Whether this node may vote: not an observer, nor a voter that lost what it had synced."""
         return self._core.is_voter
 
     @property
     def core(self) -> Core:
-        """For checkers and metrics: look, do not touch."""
+        """The state inside, for checkers and metrics: look, do not touch."""
         return self._core
 
     # --- inside --------------------------------------------------------------------------------
+
+    def _refusal_of(self, message: Message) -> Refusal | None:
+        core = self._core
+        is_own = message.sender == core.node_id  # no node sends to itself
+        if is_own or not is_member(core.memberships, message.sender, self._is_known_voter):
+            return Refusal.NOT_A_MEMBER
+        if not is_in_range(message):
+            return Refusal.OUT_OF_RANGE
+        if isinstance(message, AppendRequest) and not are_readable(message.entries, self._contents):
+            return Refusal.UNREADABLE
+        if isinstance(message, InstallRequest):
+            whole = snapshots.completed_by(core, message)
+            if whole is not None and not is_readable_snapshot(whole, message.snapshot_index, self._contents):
+                core.incoming = None
+                return Refusal.UNREADABLE
+        return None
 
     def _dispatch(self, message: Message) -> None:
         core = self._core
@@ -298,7 +348,7 @@ class RaftNode:
         _HANDLERS[type(message)](core, message)
 
     def _agree_on_term(self, message: Message) -> bool:
-        """Whether the message is to be handled, after the later of two terms has become ours."""
+        """Returns whether the message is to be handled, after the later of two terms has become ours."""
         core = self._core
         if message.term < core.term:
             self._refuse_old_term(message)
@@ -354,6 +404,8 @@ class RaftNode:
     def _check_room(self, entries: int, size: int) -> None:
         core = self._core
         waiting = core.log.last_index - core.commit_index
+        if core.log.last_index + entries > INDEX_MAX:
+            raise OverloadedError(f"the log is full: its last index is {core.log.last_index}")
         if waiting + entries > core.config.uncommitted_entries_max:
             raise OverloadedError(f"{waiting} entries wait to be committed")
         if core.uncommitted_bytes + size > core.config.uncommitted_bytes_max:

@@ -49,9 +49,10 @@ class Progress:
         """Unknown until the follower has answered."""
         self.heard_ms = now_ms
         self.moved_ms = now_ms
-        """When the follower last got further, or was first given something to do."""
+        """The time at which the follower last got further, or was first given something to do."""
         self.caught_up_ms: int | None = None
-        """When it was last heard to have all that the leader had: only told, nothing follows from it."""
+        """The time at which it was last heard to have all that the leader had: only reported, nothing follows
+        from it."""
         self.acked_round = 0
         self.commit_sent = 0
         """The commit index it was last told; heartbeats tell it again, should that have been lost."""
@@ -78,7 +79,7 @@ class Progress:
         self.next_index = last_index + 1
 
     def accepted(self, match_index: int, now_ms: int) -> bool:
-        """Whether the follower got further."""
+        """Returns whether the follower got further."""
         while self._inflight and self._inflight[0] <= match_index:
             self._inflight.popleft()
         if self.mode is Mode.SNAPSHOT:

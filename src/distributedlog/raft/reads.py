@@ -13,7 +13,7 @@ from distributedlog.raft.core import Core, PendingRead
 
 
 def add_read(core: Core, request_id: int) -> bool:
-    """Whether a new round must be sent for it."""
+    """Returns whether a new round must be sent for it."""
     if len(core.reads_waiting) + len(core.reads_confirming) >= core.config.reads_pending_max:
         raise OverloadedError(f"{core.config.reads_pending_max} reads are waiting for a majority")
     core.reads_waiting.append(request_id)

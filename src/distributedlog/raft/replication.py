@@ -68,7 +68,7 @@ def append_entry(core: Core, kind: EntryKind, payload: bytes) -> Entry:
 
 
 def append_membership(core: Core, membership: Membership) -> Entry:
-    """In force from the moment it is appended."""
+    """Appends a membership, which is in force from the moment it is appended."""
     entry = append_entry(core, EntryKind.MEMBERSHIP, codec.encode_membership(membership))
     core.memberships.append(entry.index, membership)
     track_members(core)
@@ -81,7 +81,7 @@ def replicate(core: Core) -> None:
 
 
 def send_appends(core: Core, node_id: int, follower: Progress) -> None:
-    """As much as the follower's window allows; a probe goes out even if it carries nothing."""
+    """Sends as much as the follower's window allows; a probe goes out even if it carries nothing."""
     while follower.may_append and (follower.next_index <= core.log.last_index or follower.mode is Mode.PROBE):
         if not _send_append(core, node_id, follower):
             return
@@ -129,7 +129,7 @@ def on_append_reply(core: Core, reply: AppendReply) -> None:
     _note_caught_up(core, follower)
     if core.role is Role.LEADER:
         hand_over_if_ready(core)
-        _tell_commit(core, reply.sender, follower)
+        _send_commit(core, reply.sender, follower)
         send_appends(core, reply.sender, follower)
 
 
@@ -138,7 +138,7 @@ def on_heartbeat_reply(core: Core, reply: HeartbeatReply) -> None:
     if follower is None:
         return
     _note_caught_up(core, follower)
-    if reply.round > follower.acked_round:
+    if follower.acked_round < reply.round <= core.round:
         follower.acked_round = reply.round
         if confirm_reads(core):
             send_heartbeats(core)
@@ -179,7 +179,7 @@ def advance_commit(core: Core) -> None:
     core.uncommitted_bytes -= sum(len(entry.payload) for entry in committed)
     core.commit_to(index)
     for node_id, follower in core.progress.items():
-        _tell_commit(core, node_id, follower)
+        _send_commit(core, node_id, follower)
     if core.memberships.index <= index:
         track_members(core)
         if not core.is_voter:
@@ -189,8 +189,9 @@ def advance_commit(core: Core) -> None:
         send_heartbeats(core)
 
 
-def _tell_commit(core: Core, node_id: int, follower: Progress) -> None:
-    """So that a follower need not wait for the next heartbeat to apply what it has."""
+def _send_commit(core: Core, node_id: int, follower: Progress) -> None:
+    """Sends the commit index, so that a follower need not wait for the next heartbeat to apply what it
+    has."""
     commit_index = min(core.commit_index, follower.match_index)
     if commit_index > follower.commit_sent:
         follower.commit_sent = commit_index
@@ -200,11 +201,11 @@ def _tell_commit(core: Core, node_id: int, follower: Progress) -> None:
 def hand_over_if_ready(core: Core) -> None:
     """Tells the heir to campaign once it has everything."""
     target = core.transfer_target
-    if target is None or core.transfer_told:
+    if target is None or core.transfer_sent:
         return
     follower = core.progress.get(target)
     if follower is not None and follower.match_index == core.log.last_index:
-        core.transfer_told = True
+        core.transfer_sent = True
         core.send(TimeoutNow(core.node_id, target, core.term))
 
 

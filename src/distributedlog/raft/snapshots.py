@@ -10,7 +10,8 @@ before a byte of it is kept.
 
 Received: if the log already has the snapshot's last entry, the log stays, tail and all.  Otherwise the
 log is replaced.  The snapshot is durable before the old log is dropped and before it is answered for; a
-crash between leaves the old log under a newer snapshot, which recovery recognises.
+crash between leaves the old log under a newer snapshot, which recovery recognises.  A snapshot that the
+state machine cannot read is refused with its last chunk, and what came of it is dropped (`admission`).
 """
 
 from distributedlog.model.errors import ConsensusError, OffsetOutOfRangeError, RecordTooLargeError
@@ -22,7 +23,7 @@ from distributedlog.raft.progress import Mode, Progress
 
 
 def take_snapshot(core: Core, index: int, data: bytes) -> None:
-    """`data` is the state after `index`, which must have been given out to be applied."""
+    """Takes `data`, the state after `index`, which must have been given out to be applied, as a snapshot."""
     if index > core.applied_index:
         raise OffsetOutOfRangeError(f"entry {index} is not applied yet; the last one is {core.applied_index}")
     if len(data) > core.config.snapshot_bytes_max:
@@ -97,6 +98,25 @@ def on_install(core: Core, request: InstallRequest) -> None:
         _receive(core, request)
 
 
+def completed_by(core: Core, request: InstallRequest) -> bytes | None:
+    """The whole snapshot that would be installed if this request were taken; None if none would be."""
+    if request.term < core.term or request.snapshot_index <= core.commit_index:
+        return None
+    if core.log.matches(request.snapshot_index, request.snapshot_term):
+        return None
+    incoming = core.incoming if request.term == core.term else None  # a later term drops what came before
+    is_same = incoming is not None and _is_of(incoming, request)
+    before = bytes(incoming.data) if incoming is not None and is_same else b""
+    if request.offset != len(before) or len(before) + len(request.chunk) != request.total_bytes:
+        return None
+    return before + request.chunk
+
+
+def _is_of(incoming: IncomingSnapshot, request: InstallRequest) -> bool:
+    wanted = (request.snapshot_index, request.snapshot_term, request.total_bytes)
+    return (incoming.index, incoming.term, incoming.total_bytes) == wanted
+
+
 def _done(core: Core, request: InstallRequest, match_index: int) -> None:
     core.promise(
         AppendReply(core.node_id, request.sender, core.term, core.incarnation, False, match_index, 0, 0)
@@ -105,8 +125,7 @@ def _done(core: Core, request: InstallRequest, match_index: int) -> None:
 
 def _receive(core: Core, request: InstallRequest) -> None:
     incoming = core.incoming
-    wanted = (request.snapshot_index, request.snapshot_term, request.total_bytes)
-    if incoming is None or (incoming.index, incoming.term, incoming.total_bytes) != wanted:
+    if incoming is None or not _is_of(incoming, request):
         if request.total_bytes > core.config.snapshot_bytes_max:
             return  # never fits: the sender's limit is larger than ours
         incoming = core.incoming = IncomingSnapshot(

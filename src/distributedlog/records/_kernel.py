@@ -202,7 +202,7 @@ class Cursor:
     @cython.cfunc
     @cython.exceptval(-1)
     def next_header(self) -> cython.bint:
-        """Into the same fields as a record's: `key_start`, `key_length`, `value_start`, `value_length`."""
+        """Reads a header into the fields that a record's key and value have."""
         self.key_length = self.skip_bytes()
         if self.key_length < 0:
             raise InvalidRecordError("a record header has no key")
@@ -238,7 +238,7 @@ class Cursor:
     @cython.cfunc
     @cython.inline
     def taken(self, start: cython.Py_ssize_t, length: cython.Py_ssize_t) -> Any:
-        """Those bytes as an object, or None for a length of -1."""
+        """Returns those bytes as an object, or None for a length of -1."""
         if length < 0:
             return None
         if cython.compiled:

@@ -2,7 +2,9 @@
 """The inner loop that walks batches: unpack a header, find its first flaw, check the checksum, go on.
 
 A header is judged by its own 61 bytes, first as the plain tuple that `struct` gives, which the compiled form
-takes apart at once.  The rules for both forms stand in `_kernel`.
+takes apart at once.  `place_batch`, which runs for every append, makes no tuple first: `_place_sound` goes
+through the bytes.  What it does not take, the long way refuses, and says why.  The rules for both forms stand
+in `_kernel`.
 """
 
 import struct
@@ -35,11 +37,35 @@ from distributedlog.records.layout import (
 
 if TYPE_CHECKING:
     from distributedlog.records import _shim as cython
+    from distributedlog.records._shim import (
+        Py_buffer,
+        Py_INCREF,
+        PyBUF_READ,
+        PyBUF_WRITABLE,
+        PyBuffer_Release,
+        PyMemoryView_FromMemory,
+        PyObject_GetBuffer,
+        PyTuple_SET_ITEM,
+        PyType_GenericAlloc,
+    )
 else:
     try:
         import cython
     except ImportError:
         from distributedlog.records import _shim as cython
+    if cython.compiled:
+        from cython.cimports.cpython.buffer import (
+            Py_buffer,
+            PyBUF_READ,
+            PyBUF_WRITABLE,
+            PyBuffer_Release,
+            PyObject_GetBuffer,
+        )
+        from cython.cimports.cpython.memoryview import PyMemoryView_FromMemory
+        from cython.cimports.cpython.object import ssizeargfunc
+        from cython.cimports.cpython.ref import Py_INCREF
+        from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
+        from cython.cimports.cpython.type import PyType_GenericAlloc
 
 COMPILED: bool = cython.compiled
 
@@ -48,6 +74,7 @@ _LOG_OVERHEAD = cython.declare(cython.Py_ssize_t, LOG_OVERHEAD)
 _ATTRIBUTES_AT = cython.declare(cython.Py_ssize_t, ATTRIBUTES_AT)
 _MAGIC = cython.declare(cython.longlong, MAGIC)
 _CODEC_MASK = cython.declare(cython.longlong, CODEC_MASK)
+_CONTROL_BIT = cython.declare(cython.longlong, CONTROL_BIT)
 _CODEC_MAX = cython.declare(cython.longlong, int(CODEC_MAX))
 _unpack = HEADER_STRUCT.unpack_from
 _pack_offset = struct.Struct(">q").pack_into
@@ -55,6 +82,7 @@ _pack_epoch = struct.Struct(">i").pack_into
 _new = tuple.__new__
 _crc32c = crc32c
 _BatchHeader = BatchHeader
+_HEADER_TYPE = cython.declare(type, BatchHeader)
 
 
 def read_batch_header(buffer: Buffer, position: int) -> BatchHeader:
@@ -148,6 +176,13 @@ def place_batch(
 
     Only compaction leaves a batch with fewer records than offsets, so a new one has no gaps.
     """
+    if cython.compiled:
+        placed: BatchHeader | None = _place_sound(
+            buffer, position, base_offset, leader_epoch, bytes_max, records_max, oldest_ms, newest_ms,
+            is_control_allowed,
+        )  # fmt: skip
+        if placed is not None:
+            return placed
     if position < 0 or len(buffer) - position < HEADER_BYTES:
         raise CorruptBatchError(f"a batch header is {HEADER_BYTES} bytes; {len(buffer) - position} are there")
     _pack_offset(buffer, position, base_offset)
@@ -163,6 +198,124 @@ def place_batch(
             f"timestamp {wrong} does not lie between {oldest_ms} and {newest_ms}, as the topic demands"
         )
     return header
+
+
+@cython.cfunc
+def _place_sound(
+    buffer: Any,
+    position: cython.Py_ssize_t,
+    base_offset: cython.longlong,
+    leader_epoch: cython.longlong,
+    bytes_max: cython.longlong,
+    records_max: cython.longlong,
+    oldest_ms: Any,
+    newest_ms: Any,
+    is_control_allowed: cython.bint,
+) -> Any:
+    """The header of a batch with which all is well; None for any other, or for what cannot be written to."""
+    view = cython.declare(Py_buffer)
+    data = cython.declare(cython.p_uchar)
+    size: cython.longlong
+    header: Any = None
+    try:
+        PyObject_GetBuffer(buffer, cython.address(view), PyBUF_WRITABLE)
+    except BufferError:
+        return None
+    try:
+        if position >= 0 and view.len - position >= _HEADER_BYTES and leader_epoch >> 31 in (0, -1):
+            data = cython.cast(cython.p_uchar, view.buf) + position
+            _write_number(data, 8, base_offset)
+            _write_number(data + 12, 4, leader_epoch)
+            size = _LOG_OVERHEAD + _read_number(data + 8, 4)
+            if size <= bytes_max and size <= view.len - position:
+                header = _read_sound(data, size, records_max, is_control_allowed)
+    finally:
+        PyBuffer_Release(cython.address(view))
+    if header is not None and header[8] >= 0 and (header[8] > newest_ms or header[7] < oldest_ms):
+        return None
+    return header
+
+
+@cython.cfunc
+def _read_sound(
+    data: cython.p_uchar,
+    size: cython.longlong,
+    records_max: cython.longlong,
+    is_control_allowed: cython.bint,
+) -> Any:
+    """The header of a new batch of this size, whose bytes are all there; None if something is wrong.
+
+    The fields stand where `layout` says.
+    """
+    base_offset: cython.longlong = _read_number(data, 8)
+    attributes: cython.longlong = _read_number(data + 21, 2)
+    last_delta: cython.longlong = _read_number(data + 23, 4)
+    count: cython.longlong = _read_number(data + 57, 4)
+    crc: cython.longlong = _read_number(data + 17, 4) & 0xFFFFFFFF
+    if (
+        data[16] != _MAGIC
+        or size < _HEADER_BYTES
+        or last_delta < 0
+        or count != last_delta + 1
+        or count > records_max
+        or base_offset < 0
+        or base_offset >= 0x7FFFFFFFFFFFFFFF - last_delta
+        or (attributes & _CODEC_MASK) > _CODEC_MAX
+        or (attributes & _CONTROL_BIT and not is_control_allowed)
+    ):
+        return None
+    checked = PyMemoryView_FromMemory(
+        cython.cast(cython.p_char, data + _ATTRIBUTES_AT), size - _ATTRIBUTES_AT, PyBUF_READ
+    )
+    if _crc32c(checked) != crc:
+        return None
+    # Cython declares this function's first argument as any object, and C as a type: hence the cast.
+    allocate: ssizeargfunc = cython.cast(ssizeargfunc, PyType_GenericAlloc)  # type: ignore[name-defined]
+    header = allocate(_HEADER_TYPE, 13)
+    _set_item(header, 0, base_offset)
+    _set_item(header, 1, size - _LOG_OVERHEAD)
+    _set_item(header, 2, _read_number(data + 12, 4))
+    _set_item(header, 3, _MAGIC)
+    _set_item(header, 4, crc)
+    _set_item(header, 5, attributes)
+    _set_item(header, 6, last_delta)
+    _set_item(header, 7, _read_number(data + 27, 8))
+    _set_item(header, 8, _read_number(data + 35, 8))
+    _set_item(header, 9, _read_number(data + 43, 8))
+    _set_item(header, 10, _read_number(data + 51, 2))
+    _set_item(header, 11, _read_number(data + 53, 4))
+    _set_item(header, 12, count)
+    return header
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _read_number(data: cython.p_uchar, size: cython.Py_ssize_t) -> cython.longlong:
+    """A number of `size` bytes, big-endian and signed."""
+    at: cython.Py_ssize_t
+    value: cython.ulonglong = 0
+    for at in range(size):
+        value = (value << 8) | data[at]
+    number: cython.longlong = cython.cast(cython.longlong, value << (64 - 8 * size)) >> (64 - 8 * size)
+    return number
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _write_number(data: cython.p_uchar, size: cython.Py_ssize_t, number: cython.longlong) -> cython.void:
+    at: cython.Py_ssize_t
+    for at in range(size):
+        data[size - 1 - at] = (number >> (8 * at)) & 0xFF
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _set_item(header: Any, index: cython.Py_ssize_t, item: Any) -> cython.void:
+    Py_INCREF(item)  # the tuple owns what it is given
+    PyTuple_SET_ITEM(header, index, item)
 
 
 def scan_batches(buffer: Buffer, start: int, limit: int, check_crc: bool) -> ScanResult:

@@ -17,6 +17,9 @@ longlong: TypeAlias = int
 ulonglong: TypeAlias = int
 Py_ssize_t: TypeAlias = int
 p_uchar: TypeAlias = Any
+p_const_uchar: TypeAlias = Any
+p_char: TypeAlias = Any
+Py_buffer: TypeAlias = Any
 void: TypeAlias = None
 
 
@@ -29,6 +32,20 @@ def _same_class(thing: C) -> C:
 
 
 cfunc = ccall = inline = _same
+
+
+class _NoGil:
+    """A decorator and a context that do nothing: without a compiler there is nothing to release."""
+
+    def __call__(self, thing: F) -> F:
+        return thing
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_error: object) -> None: ...
+
+
+nogil = _NoGil()
 cclass = final = _same_class
 
 
@@ -53,3 +70,5 @@ def _absent(*_arguments: Any) -> Any:
 
 
 memcpy = Py_INCREF = PyTuple_SET_ITEM = PyType_GenericAlloc = _absent
+PyObject_GetBuffer = PyBuffer_Release = PyMemoryView_FromMemory = _absent
+PyBUF_SIMPLE = PyBUF_WRITABLE = PyBUF_READ = 0

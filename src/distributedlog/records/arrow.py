@@ -115,7 +115,8 @@ def decode_to_arrow(
 
 
 def _at_most(section: Buffer, header: BatchHeader) -> _Sizes:
-    """What a batch's rows can have without headers.  A count that the bytes cannot back is refused later."""
+    """Returns what a batch's rows can have without headers.  A count that the bytes cannot back is refused
+    later."""
     rows = min(header.record_count, len(section) // RECORD_BYTES_MIN)
     return _Sizes(rows, len(section), len(section))
 

@@ -56,7 +56,7 @@ class CutBatch(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Before compression."""
+        """The bytes of the batch before compression."""
         return len(self.body)
 
     def finish(

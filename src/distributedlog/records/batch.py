@@ -12,6 +12,7 @@ The byte layout stands in `layout`.
 """
 
 import struct
+from collections.abc import Iterator
 
 from distributedlog.model.buffers import Buffer, MutableBuffer
 from distributedlog.model.config import RecordLimits
@@ -49,6 +50,7 @@ __all__ = [
     "BatchHeader",
     "ScanResult",
     "check_batch",
+    "clear_append_time",
     "increment_sequence",
     "place_batch",
     "read_header",
@@ -66,6 +68,17 @@ _UINT32 = struct.Struct(">I")
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, with lengths and counts that are possible.  No checksum is computed."""
     return read_batch_header(buffer, position)
+
+
+def whole_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Yields position and header of each batch in a run; the last may be cut off, and is then left out."""
+    position = 0
+    while len(buffer) - position >= HEADER_BYTES:
+        header = read_header(buffer, position)
+        if position + header.size > len(buffer):
+            return
+        yield position, header
+        position += header.size
 
 
 def check_batch(
@@ -91,6 +104,15 @@ def stamp_append_time(buffer: MutableBuffer, position: int, now_ms: int) -> None
     _INT64.pack_into(buffer, position + MAX_TIMESTAMP_AT, now_ms)
     crc = crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end])
     _UINT32.pack_into(buffer, position + CRC_AT, crc)
+
+
+def clear_append_time(buffer: MutableBuffer, position: int) -> None:
+    """Takes back the claim that the times of a whole batch are those of its append, and makes the checksum
+    right again."""
+    header = read_header(buffer, position)
+    end = position + header.size
+    _INT16.pack_into(buffer, position + ATTRIBUTES_AT, header.attributes & ~LOG_APPEND_TIME_BIT)
+    _UINT32.pack_into(buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end]))
 
 
 def scan(

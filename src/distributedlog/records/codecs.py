@@ -1,4 +1,8 @@
-"""The codecs behind `compression`: what each library writes and reads, in Kafka's framings."""
+"""The codecs behind `compression`: what each library writes and reads, in Kafka's framings.
+
+Work is linear in the bytes that came and in those that are made of them: no frame copies what follows it, and
+frames are bounded in number.  The libraries release the interpreter lock while they work.
+"""
 
 import struct
 import sys
@@ -24,9 +28,16 @@ XERIAL_BLOCK_BYTES = 32 * 1024
 SNAPPY_RATIO_MAX = 22
 """A snappy copy of 3 bytes makes at most 64: no input expands further."""
 
+SNAPPY_BLOCKS_MIN = 1_000
+SNAPPY_BLOCK_BYTES_MIN = 64
+"""The compressed bytes that blocks beyond the first SNAPPY_BLOCKS_MIN must have on average."""
+
 GZIP_WINDOW_BITS = 31
-ZSTD_WINDOW_LOG_MAX = 27
+FEED_BYTES_MIN = 512
+ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 27}
 PIECE_BYTES_MIN = 64 * 1024
+FRAMES_MAX = 1_000
+"""Clients write one frame, or one gzip member, for a batch; each costs a decompressor of its own."""
 
 
 # --- gzip --------------------------------------------------------------------------------------
@@ -38,23 +49,29 @@ def _compress_gzip(data: Buffer, level: int) -> bytes:
 
 
 def _decompress_gzip(data: Buffer, bytes_max: int) -> bytes:
+    view = memoryview(data)
     pieces: list[bytes] = []
-    room = bytes_max
-    rest: Buffer = data
+    room, position, members = bytes_max, 0, 0
     while True:
+        members = _count_frame(members, "gzip")
         member = zlib.decompressobj(GZIP_WINDOW_BITS)
-        try:
-            piece = member.decompress(rest, room + 1)
-        except zlib.error as error:
-            raise CorruptBatchError(f"the batch's gzip data is damaged: {error}") from error
-        pieces.append(piece)
-        room -= len(piece)
-        if room < 0:
-            raise too_large(bytes_max)
-        if not member.eof:
-            raise CorruptBatchError("the batch's gzip data is cut off")
-        rest = member.unused_data
-        if not rest:
+        feed_bytes = FEED_BYTES_MIN
+        while not member.eof:
+            feed = view[position : position + feed_bytes]
+            if not feed:
+                raise CorruptBatchError("the batch's gzip data is cut off")
+            try:
+                piece = member.decompress(feed, room + 1)
+            except zlib.error as error:
+                raise CorruptBatchError(f"the batch's gzip data is damaged: {error}") from error
+            pieces.append(piece)
+            room -= len(piece)
+            if room < 0:
+                raise too_large(bytes_max)
+            position += len(feed)
+            feed_bytes *= 2
+        position -= len(member.unused_data)
+        if position == len(view):
             return b"".join(pieces) if len(pieces) > 1 else piece
 
 
@@ -90,6 +107,7 @@ def _decompress_snappy(data: Buffer, bytes_max: int) -> bytearray:
 def _xerial_blocks(view: memoryview) -> list[memoryview]:
     blocks: list[memoryview] = []
     position, end = 0, len(view)
+    blocks_max = SNAPPY_BLOCKS_MIN + end // SNAPPY_BLOCK_BYTES_MIN
     while position < end:
         if view[position : position + 8] == XERIAL_MAGIC:
             position += len(XERIAL_HEADER)
@@ -98,6 +116,8 @@ def _xerial_blocks(view: memoryview) -> list[memoryview]:
         length = int.from_bytes(view[position:start], "big")
         if start + length > end:
             raise CorruptBatchError("the batch's snappy data is cut off")
+        if len(blocks) == blocks_max:
+            raise CorruptBatchError(f"{end} bytes of snappy data have more than {blocks_max} blocks")
         blocks.append(view[start : start + length])
         position = start + length
     if position != end:
@@ -145,7 +165,27 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
 
 
 def _decompress_lz4(data: Buffer, bytes_max: int) -> bytes:
-    return _decompress_frames(data, bytes_max, lz4.frame.LZ4FrameDecompressor, RuntimeError, "lz4")
+    view = memoryview(data)
+    context = lz4.frame.create_decompression_context()
+    pieces: list[bytes] = []
+    room, position, frames = bytes_max, 0, 0
+    while True:
+        frames = _count_frame(frames, "lz4")
+        is_ended = False
+        while not is_ended:
+            rest = view[position:]
+            try:
+                piece, read_bytes, is_ended = lz4.frame.decompress_chunk(
+                    context, rest, max_length=_piece_bytes(room, len(rest))
+                )
+            except RuntimeError as error:
+                raise CorruptBatchError(f"the batch's lz4 data is damaged: {error}") from error
+            room = _take_piece(pieces, piece, room, bytes_max)
+            position += read_bytes
+            if not is_ended and not piece and not read_bytes:
+                raise CorruptBatchError("the batch's lz4 data is cut off")
+        if position == len(view):
+            return b"".join(pieces) if len(pieces) != 1 else pieces[0]
 
 
 # --- zstd --------------------------------------------------------------------------------------
@@ -156,42 +196,47 @@ def _compress_zstd(data: Buffer, level: int) -> bytes:
 
 
 def _decompress_zstd(data: Buffer, bytes_max: int) -> bytes:
-    return _decompress_frames(data, bytes_max, _new_zstd_decompressor, zstd.ZstdError, "zstd")
-
-
-def _new_zstd_decompressor() -> zstd.ZstdDecompressor:
-    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX})
+    view = memoryview(data)
+    pieces: list[bytes] = []
+    room, position, frames = bytes_max, 0, 0
+    while True:
+        frames = _count_frame(frames, "zstd")
+        frame = zstd.ZstdDecompressor(options=ZSTD_OPTIONS)
+        try:
+            end = position + zstd.get_frame_size(view[position:])
+            feed: Buffer = view[position:end]
+            while not frame.eof:
+                piece = frame.decompress(feed, _piece_bytes(room, end - position))
+                room = _take_piece(pieces, piece, room, bytes_max)
+                if frame.needs_input and not frame.eof:
+                    raise CorruptBatchError("the batch's zstd data is cut off")
+                feed = b""
+        except zstd.ZstdError as error:
+            raise CorruptBatchError(f"the batch's zstd data is damaged: {error}") from error
+        position = end
+        if position == len(view):
+            return b"".join(pieces) if len(pieces) != 1 else pieces[0]
 
 
 # --- frames ------------------------------------------------------------------------------------
 
 
-def _decompress_frames(
-    data: Buffer, bytes_max: int, new_decompressor: Callable[[], Any], failure: type[Exception], name: str
-) -> bytes:
-    """Frame after frame, in pieces, of a decompressor with `eof`, `needs_input` and `unused_data`."""
-    pieces: list[bytes] = []
-    room = bytes_max
-    rest: Buffer = data
-    while True:
-        frame = new_decompressor()
-        feed: Buffer = rest
-        while not frame.eof:
-            piece_bytes = min(room + 1, max(PIECE_BYTES_MIN, 4 * len(rest)))
-            try:
-                piece = frame.decompress(feed, piece_bytes)
-            except failure as error:
-                raise CorruptBatchError(f"the batch's {name} data is damaged: {error}") from error
-            room -= len(piece)
-            if room < 0:
-                raise too_large(bytes_max)
-            pieces.append(piece)
-            if frame.needs_input and not frame.eof:
-                raise CorruptBatchError(f"the batch's {name} data is cut off")
-            feed = b""
-        rest = frame.unused_data
-        if not rest:
-            return b"".join(pieces) if len(pieces) != 1 else pieces[0]
+def _count_frame(frames: int, name: str) -> int:
+    if frames >= FRAMES_MAX:
+        raise CorruptBatchError(f"the batch's {name} data has more than {FRAMES_MAX} frames")
+    return frames + 1
+
+
+def _piece_bytes(room: int, compressed_bytes: int) -> int:
+    return min(room + 1, max(PIECE_BYTES_MIN, 4 * compressed_bytes))
+
+
+def _take_piece(pieces: list[bytes], piece: bytes, room: int, bytes_max: int) -> int:
+    """Keeps a piece of the output and returns the room that is left."""
+    if len(piece) > room:
+        raise too_large(bytes_max)
+    pieces.append(piece)
+    return room - len(piece)
 
 
 COMPRESSORS: dict[int, Callable[[Buffer, int], Buffer]] = {

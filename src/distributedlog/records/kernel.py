@@ -14,6 +14,8 @@ from distributedlog.records._kernel import (
     measure_columns,
     rebase_timestamps,
 )
+from distributedlog.records._kernel_check import ABSENT, UNSOUND, count_keyless, find_timestamp
+from distributedlog.records._kernel_check import COMPILED as _CHECKS_COMPILED
 from distributedlog.records._kernel_scan import COMPILED as _SCANS_COMPILED
 from distributedlog.records._kernel_scan import (
     check_whole_batch,
@@ -24,19 +26,24 @@ from distributedlog.records._kernel_scan import (
 from distributedlog.records._kernel_write import COMPILED as _WRITES_COMPILED
 from distributedlog.records._kernel_write import Ranges, RowEncoder, encode_records, varint_bytes
 
-FORM = "compiled" if _READS_COMPILED and _SCANS_COMPILED and _WRITES_COMPILED else "interpreted"
+_IS_COMPILED = _READS_COMPILED and _CHECKS_COMPILED and _SCANS_COMPILED and _WRITES_COMPILED
+FORM = "compiled" if _IS_COMPILED else "interpreted"
 
 __all__ = [
+    "ABSENT",
     "FORM",
+    "UNSOUND",
     "BinarySink",
     "ColumnWriter",
     "Ranges",
     "RowEncoder",
     "check_whole_batch",
+    "count_keyless",
     "decode_records",
     "encode_records",
     "find_keyless",
     "find_spans",
+    "find_timestamp",
     "measure_columns",
     "place_batch",
     "read_batch_header",

@@ -190,7 +190,3 @@ class ScanResult(NamedTuple):
     end: int
     reason: str | None = None
     needs_bytes: int = 0
-
-    @property
-    def is_corrupt(self) -> bool:
-        return self.reason is not None and self.needs_bytes == 0

@@ -4,7 +4,7 @@
 any 64-bit timestamp.  Offsets are consecutive from the base unless `preserve_offsets`, with which gaps stay,
 as compaction leaves them.  A record without a timestamp (-1) takes the default, if there is one.
 
-Compaction works on bytes: `decompress_records` opens a batch, `record_spans` says where each record lies
+Compaction works on bytes: `decompress_records` opens a batch, `find_record_spans` says where each record lies
 and what its key is, and `rebuild_batch` makes a batch of the pieces that are kept.  A rebuilt batch keeps
 its first and last offset, producer fields and sequence, so that nobody sees a gap in a producer's
 sequences; it may have no records left.  If it is given a delete horizon, that moves into the base timestamp
@@ -20,10 +20,14 @@ from distributedlog.records.batch import check_batch
 from distributedlog.records.checksum import crc32c
 from distributedlog.records.compression import Codec, compress, decompress
 from distributedlog.records.kernel import (
+    ABSENT,
+    UNSOUND,
+    count_keyless,
     decode_records,
     encode_records,
     find_keyless,
     find_spans,
+    find_timestamp,
     rebase_timestamps,
 )
 from distributedlog.records.layout import (
@@ -53,12 +57,14 @@ __all__ = [
     "Header",
     "Record",
     "RecordSpan",
+    "check_records",
     "decode_batch",
     "decompress_records",
     "encode_batch",
+    "find_record_by_time",
+    "find_record_spans",
     "finish_batch",
     "rebuild_batch",
-    "record_spans",
 ]
 
 DEFAULT_LIMITS = RecordLimits()
@@ -155,17 +161,57 @@ def decompress_records(
     return decompress(header.attributes & CODEC_MASK, section, limits.decompressed_bytes_max)
 
 
-def record_spans(
+def find_record_spans(
     records_section: Buffer, header: BatchHeader, limits: RecordLimits = DEFAULT_LIMITS
 ) -> list[RecordSpan]:
-    """Where each record lies in a decompressed section."""
+    """Returns where each record lies in a decompressed section."""
     return find_spans(records_section, header, limits.headers_per_record_max)
 
 
-def keyless_records(
+def check_records(
+    records_section: Buffer,
+    header: BatchHeader,
+    limits: RecordLimits = DEFAULT_LIMITS,
+    *,
+    releases_lock: bool = False,
+) -> int:
+    """Raises unless every record of a decompressed section can be decoded; returns how many have no key.
+
+    With `releases_lock` other threads run meanwhile.
+    """
+    keyless = count_keyless(
+        records_section, 0, len(records_section), header, limits.headers_per_record_max, releases_lock
+    )
+    if keyless == UNSOUND:  # the cursor says what is wrong
+        find_keyless(records_section, header, limits.headers_per_record_max, 0)
+        raise InvalidRecordError("a record of the batch cannot be decoded")
+    return keyless
+
+
+def find_record_by_time(
+    records_section: Buffer,
+    header: BatchHeader,
+    timestamp_ms: int,
+    *,
+    start: int,
+    end: int,
+    newest: bool = False,
+) -> tuple[int, int] | None:
+    """Returns offset and timestamp of the first record at or after a time, of those from `start` up to `end`;
+    if `newest`, of the first that has the highest timestamp.
+
+    No object is made of a record, and other threads run meanwhile.
+    """
+    offset, found_ms = find_timestamp(records_section, header, timestamp_ms, start, end, newest)
+    if offset == UNSOUND:
+        raise InvalidRecordError("a record of the batch cannot be decoded")
+    return None if offset == ABSENT else (offset, found_ms)
+
+
+def find_keyless_records(
     records_section: Buffer, header: BatchHeader, limits: RecordLimits = DEFAULT_LIMITS, *, named_max: int
 ) -> tuple[int, list[int]]:
-    """How many records of a decompressed section have no key, and the places of the first of them."""
+    """Returns how many records of a decompressed section have no key, and the places of the first of them."""
     return find_keyless(records_section, header, limits.headers_per_record_max, named_max)
 
 
@@ -200,7 +246,7 @@ def rebuild_batch(
 
 
 def _empty_batch(header: BatchHeader) -> bytearray:
-    """What stays of a batch without records: its offsets and its producer's sequence."""
+    """Returns what stays of a batch without records: its offsets and its producer's sequence."""
     output = bytearray(HEADER_BYTES)
     attributes = header.attributes & (LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
     _write_header(output, header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0))

@@ -37,8 +37,8 @@ class OffsetCheckpoint:
         self._is_written = False
 
     def write(self, offsets: Mapping[TopicPartition, int], written: Written | None = None) -> None:
-        """Soon; `written` is told when it is durable, with the error if it is not.  Nothing is done for what
-        stands there already."""
+        """Writes soon; `written` is called when it is durable, or with the error.  Nothing is done for what
+        is written already."""
         if self._is_written and offsets == self._noted:
             if written is not None:
                 written(None)
@@ -55,17 +55,23 @@ class OffsetCheckpoint:
         self._executor.run_blocking(work, done)
 
     def write_now(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Durable on return, and no earlier write comes after it."""
+        """Writes durably before it returns; no earlier write comes after it."""
         self._next(offsets)()
         self._is_written = True
 
-    def take_back(self, partition: TopicPartition, offset: int) -> None:
-        """Durably says no more of a partition than `offset`, if more was written or is to be."""
+    def lower(self, partition: TopicPartition, offset: int) -> None:
+        """Lowers a partition's offset to `offset`, durably, if a higher one was written or is to be."""
         if self._noted is not None and self._noted.get(partition, 0) > offset:
             self.write_now({**self._noted, partition: offset})
 
-    def store_took_back(self, partition: TopicPartition, offset: int) -> None:
-        """The store has perhaps done so, too, with what it knew of the others."""
+    def forget(self, partitions: set[TopicPartition]) -> None:
+        """Takes partitions out, durably, and writes again what the store may have overwritten."""
+        is_stale = any(self._of_store.pop(each, 0) > 0 for each in partitions)
+        if self._noted is not None and (is_stale or any(self._noted.get(each, 0) > 0 for each in partitions)):
+            self.write_now({key: at for key, at in self._noted.items() if key not in partitions})
+
+    def write_again_after_store(self, partition: TopicPartition, offset: int) -> None:
+        """Writes again what the store may have overwritten when it lowered its own, older offsets."""
         if self._of_store.get(partition, 0) > offset:
             self._of_store[partition] = offset
             if self._noted is not None:

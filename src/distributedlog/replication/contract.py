@@ -1,4 +1,4 @@
-"""What is asked of a partition and what it answers, as data; and the signals that it sends.
+"""The arguments and results of a partition's methods, and the signals that it sends.
 
 Whoever waits for something subscribes to `PartitionSignals`, which all partitions of a broker share.
 """
@@ -6,38 +6,36 @@ Whoever waits for something subscribes to `PartitionSignals`, which all partitio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from distributedlog.storage.epochs import EpochEnd
 from distributedlog.storage.files import FileRegion
 from distributedlog.storage.txn_index import AbortedTransaction
 
-if TYPE_CHECKING:
-    from distributedlog.replication.partition import Partition
-
 ACKS_ALL: Final = -1
 NO_LEADER: Final = -1
 UNCHECKED: Final = -1
-"""A leader epoch that the asker does not know, or does not care about."""
+"""The leader epoch of a request that knows none."""
 HIGH_WATERMARK: Final = -1
-"""DeleteRecords: all that is committed."""
+"""The offset of DeleteRecords that means the high watermark."""
 
 
 class Isolation(IntEnum):
-    """As Kafka numbers them."""
+    """Isolation levels, as Kafka numbers them."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class OffsetSpec(IntEnum):
-    """The times that are no times, as Kafka numbers them."""
+    """The timestamps of ListOffsets that name an offset, as Kafka numbers them."""
 
     LATEST = -1
     EARLIEST = -2
     MAX_TIMESTAMP = -3
     EARLIEST_LOCAL = -4
     LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
 
 
 class ListedOffset(NamedTuple):
@@ -56,24 +54,31 @@ class PartitionRead(NamedTuple):
     last_stable_offset: int
     log_start_offset: int
     aborted: Sequence[AbortedTransaction] | None = None
-    """Those that a read_committed reader drops; None for others."""
+    """The aborted transactions that a read_committed reader drops; None for others."""
     diverging: EpochEnd | None = None
-    """The follower's log and ours part before the offset asked for: it must truncate by this."""
+    """The follower's log and ours diverge before the requested offset: it must truncate by this."""
 
     @property
     def length(self) -> int:
         return 0 if self.region is None else self.region.length
 
 
-Listener = Callable[["Partition"], None]
+Listener = Callable[[Any], None]
+"""Is called with the `Partition`."""
 
 
 @dataclass(slots=True)
 class PartitionSignals:
-    """Who is told what of all partitions.  Listeners look at the partition; they must not raise."""
+    """The listeners of all partitions.  They look at the partition and must not raise."""
 
     end_advanced: list[Listener] = field(default_factory=list)
     commit_advanced: list[Listener] = field(default_factory=list)
     """The high watermark rose, and with it perhaps the last stable offset."""
+    start_advanced: list[Listener] = field(default_factory=list)
+    """The log start of a leader rose, or that of one of its followers."""
+    end_stored: list[Listener] = field(default_factory=list)
+    """A follower has stored all that it has: it may be fetched on from its end."""
+    out_of_sync_follower_fetched: list[Listener] = field(default_factory=list)
+    """A follower that is not in the ISR has fetched, and may be in sync by now."""
     state_changed: list[Listener] = field(default_factory=list)
     """It leads, follows, is stopped or failed, or its ISR is another one."""

@@ -1,9 +1,9 @@
 """A leader's view of its replicas: what is committed, and who is in sync.  Pure.
 
-    position   of the leader: its flushed end, or its end where the topic does not wait for the disk;
-               of a follower: the offset it fetches from, since it fetches from what it has stored
+    end offset   of the leader: its flushed end, or its log end where the topic does not wait for the disk;
+                 of a follower: the offset it fetches from, since it fetches from what it has stored
 
-    high watermark = min(position) over the ISR and over whoever was proposed to join it
+    high watermark = min(end offset) over the ISR and over whoever was proposed to join it
 
 It never goes back, and advances only while the ISR has `min.insync.replicas` members (or all replicas, if
 the topic has fewer): else the last replica standing would commit what nobody else has.
@@ -17,14 +17,15 @@ Changes are proposed as data; the controller decides.  While a proposal is open 
 for the high watermark already, because the controller may have accepted it, and whoever it would remove
 counts still, because it may not have.
 
-    propose ──► proposal ──► replicas_are (accepted, or overtaken) │ withdraw (refused)
+    propose ──► proposal ──► set_replicas (accepted, or overtaken) │ withdraw (rejected)
 
-Soft state: a new leader knows no follower's position, so nothing is committed before the ISR has fetched.
+Soft state: a new leader knows no follower's end offset, so nothing is committed before the ISR has fetched.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-UNKNOWN_POSITION = -1
+UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
 
 
@@ -47,35 +48,37 @@ class Follower:
         "caught_up_ms",
         "fetched_ms",
         "leader_end_at_fetch",
-        "position",
+        "log_end_offset",
+        "log_start_offset",
     )
 
     def __init__(self, broker_id: int, caught_up_ms: int | None) -> None:
         self.broker_id = broker_id
         self.broker_epoch = UNKNOWN_EPOCH
-        self.position = UNKNOWN_POSITION
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
         self.fetched_ms = 0
-        self.leader_end_at_fetch = UNKNOWN_POSITION
+        self.leader_end_at_fetch = UNKNOWN_OFFSET
         self.caught_up_ms = caught_up_ms
         """None: never yet, as far as this leader knows."""
 
-    def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
+    def note_fetch(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
         if offset >= leader_end_offset:
             self.caught_up_ms = now_ms
-        elif self.leader_end_at_fetch != UNKNOWN_POSITION and offset >= self.leader_end_at_fetch:
+        elif self.leader_end_at_fetch != UNKNOWN_OFFSET and offset >= self.leader_end_at_fetch:
             self.caught_up_ms = max(self.caught_up_ms or 0, self.fetched_ms)
-        self.position = offset
+        self.log_end_offset = offset
         self.fetched_ms = now_ms
         self.leader_end_at_fetch = leader_end_offset
 
-    def lags(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
-        if self.position == leader_end_offset:
+    def is_lagging(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
+        if self.log_end_offset == leader_end_offset:
             return False
         return self.caught_up_ms is None or now_ms - self.caught_up_ms > lag_ms_max
 
 
 class LeaderView:
-    """Of one leader epoch.  A new epoch begins with a new view."""
+    """What a leader knows of its replicas, for one leader epoch.  A new epoch begins with a new view."""
 
     def __init__(
         self,
@@ -96,16 +99,16 @@ class LeaderView:
         self.isr: tuple[int, ...] = ()
         self.followers: dict[int, Follower] = {}
         self.proposal: IsrProposal | None = None
-        self.is_short = False
+        self.is_under_min_isr = False
         """Fewer are in sync than acks=all wants."""
         self._min_insync_replicas = min_insync_replicas
         self._counted: tuple[Follower, ...] = ()
-        self.replicas_are(replicas, isr, now_ms)
+        self.set_replicas(replicas, isr, now_ms)
 
     # --- what the controller says --------------------------------------------------------------
 
-    def replicas_are(self, replicas: tuple[int, ...], isr: tuple[int, ...], now_ms: int) -> None:
-        """The replicas and the ISR as the controller has them; an open proposal is settled by it."""
+    def set_replicas(self, replicas: tuple[int, ...], isr: tuple[int, ...], now_ms: int) -> None:
+        """Takes the replicas and the ISR as the controller has them, which settles an open proposal."""
         known = self.followers
         self.followers = {
             broker_id: known.get(broker_id) or Follower(broker_id, now_ms if broker_id in isr else None)
@@ -113,22 +116,22 @@ class LeaderView:
             if broker_id != self.leader_id
         }
         self.replicas, self.isr, self.proposal = replicas, isr, None
-        self._settle()
+        self._count_members()
 
     def set_min_insync_replicas(self, count: int) -> None:
         self._min_insync_replicas = count
-        self._settle()
+        self._count_members()
 
-    def _settle(self) -> None:
+    def _count_members(self) -> None:
         members = set(self.isr)
         if self.proposal is not None:
             members.update(self.proposal.isr)
         self._counted = tuple(self.followers[each] for each in members if each in self.followers)
-        self.is_short = len(self.isr) < min(self._min_insync_replicas, len(self.replicas))
+        self.is_under_min_isr = len(self.isr) < min(self._min_insync_replicas, len(self.replicas))
 
     # --- what is committed ---------------------------------------------------------------------
 
-    def fetched(
+    def note_fetch(
         self,
         broker_id: int,
         offset: int,
@@ -136,60 +139,82 @@ class LeaderView:
         leader_end_offset: int,
         now_ms: int,
         broker_epoch: int = UNKNOWN_EPOCH,
+        log_start_offset: int = UNKNOWN_OFFSET,
     ) -> bool:
-        """A follower fetches from `offset`: it has stored all before.  False if it is no replica, or if the
-        fetch is of an earlier life of that broker."""
+        """Notes a replica fetch from `offset`: the follower has stored all before.
+
+        False if it is no replica, or if the fetch has an older broker epoch.
+        """
         follower = self.followers.get(broker_id)
         if follower is None or UNKNOWN_EPOCH < broker_epoch < follower.broker_epoch:
             return False
         follower.broker_epoch = max(follower.broker_epoch, broker_epoch)
-        follower.fetched(offset, leader_end_offset, now_ms)
+        follower.note_fetch(offset, leader_end_offset, now_ms)
+        follower.log_start_offset = log_start_offset
         return True
 
-    def advance(self, own_position: int) -> bool:
-        """Whether the high watermark rose, now that the leader's own position is this."""
-        if self.is_short:
-            return False
-        mark = own_position
+    def find_low_watermark(self, own_start_offset: int) -> int:
+        """Returns the lowest log start of the ISR: below it no replica that may lead has anything."""
+        low = own_start_offset
         for follower in self._counted:
-            if follower.position < mark:
-                mark = follower.position
-        if mark <= self.high_watermark:
+            low = min(low, follower.log_start_offset)
+        return low
+
+    def advance(self, own_end_offset: int) -> bool:
+        """Advances the high watermark by the leader's own end offset; True if it rose."""
+        if self.is_under_min_isr:
             return False
-        self.high_watermark = mark
+        high_watermark = own_end_offset
+        for follower in self._counted:
+            if follower.log_end_offset < high_watermark:
+                high_watermark = follower.log_end_offset
+        if high_watermark <= self.high_watermark:
+            return False
+        self.high_watermark = high_watermark
         return True
 
     # --- who is in sync ------------------------------------------------------------------------
 
-    def propose(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> IsrProposal | None:
-        """The ISR as it should be, if that is another one and no proposal is open; now this one is."""
+    def propose(
+        self,
+        leader_end_offset: int,
+        now_ms: int,
+        lag_ms_max: int,
+        is_eligible: Callable[[int, int], bool] = lambda _id, _epoch: True,
+    ) -> IsrProposal | None:
+        """Opens a proposal of the ISR as it should be, if that is another one and no proposal is open.
+
+        `is_eligible` says of a broker and the epoch it fetched in whether it may join: it is registered in
+        that epoch, unfenced and not shutting down.
+        """
         if self.proposal is not None:
             return None
         members = tuple(
             (broker_id, self._epoch_of(broker_id))
             for broker_id in self.replicas
-            if self._belongs(broker_id, leader_end_offset, now_ms, lag_ms_max)
+            if self._is_in_sync(broker_id, leader_end_offset, now_ms, lag_ms_max)
+            and (broker_id in self.isr or is_eligible(broker_id, self._epoch_of(broker_id)))
         )
         proposal = IsrProposal(members)
         if set(proposal.isr) == set(self.isr):
             return None
         self.proposal = proposal
-        self._settle()
+        self._count_members()
         return proposal
 
     def withdraw(self) -> None:
-        """The open proposal was refused: the ISR is what it was."""
+        """Drops the open proposal, which was rejected: the ISR is what it was."""
         self.proposal = None
-        self._settle()
+        self._count_members()
 
     def _epoch_of(self, broker_id: int) -> int:
         follower = self.followers.get(broker_id)
         return UNKNOWN_EPOCH if follower is None else follower.broker_epoch
 
-    def _belongs(self, broker_id: int, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
+    def _is_in_sync(self, broker_id: int, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
         follower = self.followers.get(broker_id)
         if follower is None:
             return True  # the leader itself
         if broker_id in self.isr:
-            return not follower.lags(leader_end_offset, now_ms, lag_ms_max)
-        return follower.position >= max(self.high_watermark, self.epoch_start_offset)
+            return not follower.is_lagging(leader_end_offset, now_ms, lag_ms_max)
+        return follower.log_end_offset >= max(self.high_watermark, self.epoch_start_offset)

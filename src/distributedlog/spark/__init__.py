@@ -17,6 +17,7 @@
     fetching           one task: a range of offsets, from the broker to Arrow
     progress           how far a query has come, told to a consumer group
     batch_reader       a bounded read
+    replanning         a bounded read whose bounds are looked up by every query
     stream_reader      a query that goes on
     segment_source     a bounded read of segment files, without a broker
     sink               rows into topics
@@ -26,6 +27,7 @@ Each imports only from above it.  pyarrow and pyspark come with the extra `spark
 are needed; nothing here is imported by the rest of the package but the command line.
 """
 
-from distributedlog.spark.session import session
+from distributedlog.spark.session.session import session
+from distributedlog.spark.source.replanning import replanned
 
-__all__ = ["session"]
+__all__ = ["replanned", "session"]

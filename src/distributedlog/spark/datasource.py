@@ -3,9 +3,9 @@
 | Spark asks for       | it is                                                                    |
 |----------------------|--------------------------------------------------------------------------|
 | schema               | the columns of Spark's Kafka source, or those that `columns` names       |
-| a reader             | `batch_reader`, or with the option `segments` `segment_source`           |
-| a stream's reader    | `stream_reader`                                                          |
-| a writer of either   | `sink`                                                                   |
+| a reader             | `source/batch_reader`, with the option `segments` `segments/source`      |
+| a stream's reader    | `source/stream_reader`                                                   |
+| a writer of either   | `sink/writer`                                                            |
 
 An object of this class is made on the driver and is pickled into every process that plans, reads or writes:
 it holds nothing but the options.  What it hands out is imported when it is asked for, so that a task that
@@ -40,13 +40,13 @@ class DlogDataSource(DataSource):
 
     def schema(self) -> "StructType":
         if SEGMENTS not in self.options:  # what is wrong is said at load(), not when the query starts
-            from distributedlog.spark.options import check_read_options
+            from distributedlog.spark.source.options import check_read_options
 
             check_read_options(self.options)
         return self._own_schema()
 
     def _own_schema(self) -> "StructType":
-        from distributedlog.spark.columns import columns_of, spark_schema
+        from distributedlog.spark.source.columns import columns_of, spark_schema
 
         return spark_schema(columns_of(self.options))
 
@@ -61,10 +61,10 @@ class DlogDataSource(DataSource):
     def reader(self, schema: "StructType") -> "DataSourceReader":
         self._check_schema(schema)
         if SEGMENTS in self.options:
-            from distributedlog.spark.segment_source import SegmentReader
+            from distributedlog.spark.segments.source import SegmentReader
 
             return SegmentReader(self.options)
-        from distributedlog.spark.batch_reader import BatchReader
+        from distributedlog.spark.source.batch_reader import BatchReader
 
         return BatchReader(self.options)
 
@@ -75,18 +75,18 @@ class DlogDataSource(DataSource):
                 "segments is for bounded reads: read them with spark.read, and go on with a stream from where"
                 " they end (segment_offsets)"
             )
-        from distributedlog.spark.stream_reader import StreamReader
+        from distributedlog.spark.source.stream_reader import StreamReader
 
         return StreamReader(self.options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-        from distributedlog.spark.sink import batch_writer
+        from distributedlog.spark.sink.writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(  # noqa: N802 (Spark's name)
         self, schema: "StructType", overwrite: bool
     ) -> "DataSourceStreamWriter":
-        from distributedlog.spark.sink import stream_writer
+        from distributedlog.spark.sink.writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite)

@@ -14,6 +14,9 @@ backquotes) that is a topic's name.  A word may turn out to be a column or a tex
 not used, which costs nothing, because a view is read only if the query reads it.  Names with dots or dashes
 are written in backquotes, as always in Spark: `a.b-c`.
 
+**Under two names.**  A topic is `orders` and `topic.orders` (a global temporary view; the session names their
+database).  Where a table has the plain name, that is the table's, and the topic has its second one alone.
+
 **Bounded by now.**  Ends are asked once for all topics when the views are made, and every view ends there:
 a query that names a topic twice sees the same records both times, and never waits for more.
 """
@@ -25,6 +28,9 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+TOPICS_DATABASE: Final = "topic"
+TOPICS_DATABASE_KEY: Final = "spark.sql.globalTempDatabase"
 
 _WORDS: Final = re.compile(
     r"""
@@ -48,7 +54,8 @@ def words_of(query: str) -> Iterator[str]:
 
 
 def named_topics(query: str, topics: Collection[str]) -> list[str]:
-    """Of the topics there are, those that the query may mean.  Spark's plain names do not know upper case."""
+    """Returns, of the topics there are, those that the query may mean.  Spark's plain names do not know upper
+    case."""
     by_name = {}
     for topic in sorted(topics, reverse=True):
         by_name[topic.lower()] = topic
@@ -66,20 +73,31 @@ def ending_offsets(ends: Mapping[int, int], topic: str) -> str:
 
 
 def make_view(
-    spark: "SparkSession", bootstrap: str, topic: str, ends: Mapping[int, int], options: Mapping[str, str]
+    spark: "SparkSession",
+    bootstrap: str,
+    topic: str,
+    ends: Mapping[int, int],
+    options: Mapping[str, str],
+    *,
+    is_plain_name_free: bool = True,
 ) -> "DataFrame":
-    """The view `topic`, for this session."""
-    told = {"startingOffsets": "earliest", "includeHeaders": "true", **options}
+    """The views `topic` and, if nothing else has that name, its plain one."""
+    merged = {"startingOffsets": "earliest", "includeHeaders": "true", **options}
     frame = (
         spark.read.format("dlog")
-        .options(**told)
+        .options(**merged)
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("endingOffsets", ending_offsets(ends, topic))
         .load()
     )
     shown = with_text(frame)
-    shown.createOrReplaceTempView(f"`{topic.replace('`', '``')}`")
+    quoted = f"`{topic.replace('`', '``')}`"
+    shown.createOrReplaceGlobalTempView(quoted)
+    if is_plain_name_free:
+        shown.createOrReplaceTempView(quoted)
+    else:
+        spark.catalog.dropTempView(topic)
     return shown
 
 

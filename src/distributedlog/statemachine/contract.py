@@ -8,12 +8,17 @@ offset.  `handle` and `tick` look at the state and change nothing that a record 
 a record (sessions, timers) is soft state: they may change it, each machine lists it at its file's head, and
 it is lost when the machine is.
 
+Where a log can hold transactions, `replay` gets what is committed and nothing else: the records of an open
+transaction are held beside the machine until its marker (`pending`), which a handler may look at.
+
 Invariant: two machines that were given the same entries are equal, whoever made them and when.  So nothing
 in `replay` may depend on time, chance, or soft state.
 """
 
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from distributedlog.statemachine.pending import NO_PENDING, PendingTransactions, Producer
 
 RecordT = TypeVar("RecordT")
 ResponseT = TypeVar("ResponseT")
@@ -27,9 +32,11 @@ class Context(NamedTuple):
     now_ms: int
     """Monotonic: for sessions and timers, never for what is written down."""
     next_offset: int
-    """Where the records of this result will stand."""
+    """The offset that the records of this result will have."""
     epoch: int
-    """Of the leadership under which the machine is in charge."""
+    """The epoch of the leadership under which the machine is active."""
+    pending: PendingTransactions[Any] = NO_PENDING
+    """What open transactions hold: it may become part of the state, or not."""
 
 
 class Result(NamedTuple, Generic[RecordT, ResponseT, EffectT]):
@@ -38,13 +45,15 @@ class Result(NamedTuple, Generic[RecordT, ResponseT, EffectT]):
     response: ResponseT
     records: Sequence[RecordT] = ()
     effects: Sequence[EffectT] = ()
-    """To be performed once the records, and all before them, are committed."""
+    """The effects that are performed once the records, and all before them, are committed."""
+    transaction: Producer | None = None
+    """The open transaction that the records belong to, if they do: they count when it is committed."""
 
 
 class Machine(Protocol[RequestT_contra, RecordT, ResponseT, EffectT]):
     """A state that a log drives.
 
-    A machine begins empty.  An error that `handle` raises on purpose (a `DlogError`) is an answer like any
+    A machine begins empty.  An error that `handle` raises on purpose (a `DlogError`) is a response like any
     other; the state is as it was.
     """
 
@@ -55,11 +64,11 @@ class Machine(Protocol[RequestT_contra, RecordT, ResponseT, EffectT]):
         ...
 
     def activated(self, context: Context) -> Result[RecordT, None, EffectT]:
-        """The log is replayed, the machine in charge: soft state starts anew, and begun work goes on."""
+        """The log is replayed, the machine active: soft state starts anew, and begun work goes on."""
         ...
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` wants to be called; only asked of a machine in charge."""
+        """Returns when `tick` wants to be called; only called on an active machine."""
         ...
 
     def tick(self, context: Context) -> Result[RecordT, None, EffectT]:
@@ -69,5 +78,5 @@ class Machine(Protocol[RequestT_contra, RecordT, ResponseT, EffectT]):
     def snapshot(self) -> bytes: ...
 
     def restore(self, data: bytes, offset: int) -> None:
-        """The state as `snapshot` gave it after the entry at `offset`; only asked of an empty machine."""
+        """The state as `snapshot` gave it after the entry at `offset`; only called on an empty machine."""
         ...

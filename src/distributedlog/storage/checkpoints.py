@@ -78,7 +78,8 @@ def _decode_text(data: bytes, name: str, bytes_max: int) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Java's idea of lines: ended by a newline, a carriage return or both; the last one need not be."""
+    """Splits into lines as Java does: ended by a newline, a carriage return or both; the last one need not
+    be."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -193,7 +194,7 @@ class MetaProperties(NamedTuple):
 
 
 def encode_meta_properties(meta: MetaProperties) -> bytes:
-    """Version 1, what Kafka writes too; without the date that Java puts into a comment."""
+    """Encodes version 1, which Kafka writes too; without the date that Java puts into a comment."""
     if meta.cluster_id is None or meta.node_id is None:
         raise ValueError("a data directory belongs to a node of a cluster: both ids are needed")
     properties = {"cluster.id": meta.cluster_id}
@@ -204,7 +205,7 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def decode_meta_properties(data: bytes, name: str = META_PROPERTIES_FILE) -> MetaProperties:
-    """Unknown properties are passed over, as Kafka does."""
+    """Decodes the properties; unknown ones are passed over, as Kafka does."""
     properties = decode_properties(data, name)
     version = _number(properties.get("version", "0").strip(), "a version", name, INT32_MAX)
     if version not in (0, 1):
@@ -234,7 +235,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(data: bytes, name: str) -> dict[str, str]:
-    """Of a key that occurs more than once the last value counts."""
+    """Decodes a properties file; the last value of a key counts."""
     properties = {}
     for line in _logical_lines(_decode_text(data, name, PROPERTIES_BYTES_MAX)):
         split = _KEY_AND_SEPARATOR.match(line)
@@ -244,7 +245,7 @@ def decode_properties(data: bytes, name: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Without comments, empty lines and leading blanks; a backslash at the end joins the next line."""
+    """Returns the lines without comments and leading blanks; a backslash at the end joins the next."""
     logical: list[str] = []
     joins = False
     for natural in _lines(text):

@@ -55,7 +55,7 @@ class EpochHistory:
 
     @property
     def latest_epoch(self) -> int:
-        """-1 if there is none."""
+        """The latest epoch; -1 if there is none."""
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:

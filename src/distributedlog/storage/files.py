@@ -12,10 +12,12 @@ What it adds to the disk port:
 - **Regions.**  A reader holds bytes of a file by position.  Deleting or replacing the file does not touch
   them (the descriptor keeps it); truncating it makes the region raise `RegionChangedError`, because new
   bytes may since stand where the old ones were.
+- **Nothing outside.**  No file is changed through a symbolic link: one that stands where a file is to be made
+  goes, and what it leads to stays; any other is refused, and so is a link to a directory (`refuse_link`).
 - **Atomic small files.**  Write aside, sync, rename, sync the directory: a crash leaves old or new.
 
-Not thread-safe, but for `FileRegion.read`, `Files.sync_all` and `Files.write_atomically`, which use only
-pinned descriptors or none.
+Not thread-safe, but for reading a `FileRegion`, `Files.sync_all`, `Files.sync_directory` and
+`Files.write_atomically`, which use only pinned descriptors or none.
 """
 
 import contextlib
@@ -39,8 +41,14 @@ from distributedlog.ports.disk import Disk, File, Lock
 
 OPEN_FILES_MAX = 1024
 SMALL_FILE_BYTES_MAX = 64 * 1024 * 1024
+INDEX_BLOCKS_BYTES_MAX = 32 * 1024 * 1024
 TEMPORARY_SUFFIX = ".tmp"
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE})
+
+
+def is_out_of_room(error: StorageError) -> bool:
+    """Whether a file could not be used only for want of room or descriptors, and is as it was."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_ROOM
 
 
 class ManagedFile:
@@ -79,7 +87,7 @@ class ManagedFile:
             self.undo_append(position, error)
 
     def undo_append(self, position: int, error: OSError) -> NoReturn:
-        """After a write at the end failed: the file ends at `position` again, or is out of use."""
+        """Ends the file at `position` again after a write there failed, or takes it out of use."""
         self._files._write_failed(self, position, error)
 
     def truncate(self, size: int) -> None:
@@ -100,16 +108,10 @@ class ManagedFile:
     def size(self) -> int:
         try:
             return self.handle().size()
-        except OSError as error:
-            raise StorageError(f"cannot see the size of {self.path}: {error.strerror}") from error
-
-    def map(self) -> memoryview:
-        try:
-            return self.handle().map()
         except FileNotFoundError as error:
             raise CorruptLogError(f"{self.path} is missing") from error
         except OSError as error:
-            raise StorageError(f"cannot map {self.path}: {error.strerror}") from error
+            raise StorageError(f"cannot see the size of {self.path}: {error.strerror}") from error
 
     def pin(self) -> File:
         """The open file, which stays open until `unpin`."""
@@ -153,22 +155,36 @@ class FileRegion:
         return self.length
 
     def read(self) -> bytes:
+        return self.read_at(self.position, self.length)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """A part of it, by its position in the file."""
         managed = self._held()
         try:
-            data = self._file.read_at(self.position, self.length)
+            data = self._file.read_at(position, length)
         except OSError as error:
-            raise StorageError(f"cannot read {managed.path} at {self.position}: {error.strerror}") from error
+            raise StorageError(f"cannot read {managed.path} at {position}: {error.strerror}") from error
         self.check_unchanged()  # after the read: a truncation before or during it is seen
-        if len(data) != self.length:
+        if len(data) != length:
             raise CorruptLogError(
-                f"{managed.path} ends at {self.position + len(data)}, inside what was written to it"
+                f"{managed.path} ends at {position + len(data)}, inside what was written to it"
             )
         return data
 
     def fileno(self) -> int:
-        """For sendfile; call `check_unchanged` when all is sent."""
+        """Returns the descriptor for sendfile; call `check_unchanged` when all is sent."""
         self._held()
         return self._file.fileno()
+
+    def check_whole(self) -> None:
+        """Raises if the file ends inside the region."""
+        managed = self._held()
+        try:
+            size = self._file.size()
+        except OSError as error:
+            raise StorageError(f"cannot see the size of {managed.path}: {error.strerror}") from error
+        if size < self.position + self.length:
+            raise CorruptLogError(f"{managed.path} ends at {size}, inside what was written to it")
 
     def check_unchanged(self) -> None:
         managed = self._held()
@@ -200,24 +216,47 @@ class Releasable(Protocol):
     def release(self) -> None: ...
 
 
-class Mappings:
-    """Memory-mapped files, bounded as open files are: the least recently used gives its mapping back."""
+class IndexBlocks:
+    """The indexes that hold entries of their files in memory: so many, with so many bytes together; the least
+    recently used gives its own back."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, bytes_max: int = INDEX_BLOCKS_BYTES_MAX) -> None:
         self._most = most
-        self._users: OrderedDict[Releasable, None] = OrderedDict()
+        self._bytes_max = bytes_max
+        self._held: OrderedDict[Releasable, int] = OrderedDict()
+        self.bytes_held = 0
 
     def use(self, user: Releasable) -> None:
-        self._users[user] = None
-        self._users.move_to_end(user)
-        if len(self._users) > self._most:
-            self._users.popitem(last=False)[0].release()
+        """Notes that it is used; one that holds nothing yet is about to."""
+        held = self._held
+        if user in held:
+            held.move_to_end(user)
+            return
+        held[user] = 0
+        self._trim()
+
+    def hold(self, user: Releasable, size_bytes: int) -> None:
+        """Notes that it holds so much from now on, instead of what it held."""
+        self.bytes_held += size_bytes - self._held.get(user, 0)
+        self._held[user] = size_bytes
+        self._held.move_to_end(user)
+        self._trim()
+
+    def may_hold(self, size_bytes: int) -> bool:
+        """Whether one of them may be so large: a quarter of all room."""
+        return size_bytes <= self._bytes_max // 4
+
+    def _trim(self) -> None:
+        while len(self._held) > self._most or (self.bytes_held > self._bytes_max and len(self._held) > 1):
+            oldest = next(iter(self._held))
+            self.forget(oldest)
+            oldest.release()
 
     def forget(self, user: Releasable) -> None:
-        self._users.pop(user, None)
+        self.bytes_held -= self._held.pop(user, 0)
 
     def __len__(self) -> int:
-        return len(self._users)
+        return len(self._held)
 
 
 class Files:
@@ -235,7 +274,7 @@ class Files:
         self._open_files_max = open_files_max
         self._on_failure = on_failure
         self._open_files: OrderedDict[ManagedFile, None] = OrderedDict()
-        self.mappings = Mappings(max(2, open_files_max // 2))
+        self.index_blocks = IndexBlocks(max(2, open_files_max // 2))
 
     # --- managed files -------------------------------------------------------------------------
 
@@ -247,7 +286,7 @@ class Files:
         self.check_usable()
         managed = ManagedFile(self, path, True)
         try:
-            managed._handle = self.disk.open(path, create=True)
+            managed._handle = self._open_new(path)
             if managed._handle.size() > 0:
                 managed._handle.truncate(0)
         except OSError as error:
@@ -256,6 +295,16 @@ class Files:
         self._open_files[managed] = None
         self._trim()
         return managed
+
+    def _open_new(self, path: str) -> File:
+        """Opens a file that will be written from its start; a link that stands there makes way."""
+        try:
+            return self.disk.open(path, create=True)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+        self.disk.remove(path)
+        return self.disk.open(path, create=True)
 
     @property
     def open_count(self) -> int:
@@ -336,6 +385,14 @@ class Files:
     def exists(self, path: str) -> bool:
         return self.disk.exists(path)
 
+    def find_free_path(self, path: str) -> str:
+        """Finds a name like this one that nothing has yet."""
+        candidate, taken = path, 0
+        while self.disk.exists(candidate):
+            taken += 1
+            candidate = f"{path}.{taken}"
+        return candidate
+
     def size(self, path: str) -> int:
         with _explaining(f"see the size of {path}"):
             return self.disk.size(path)
@@ -348,6 +405,14 @@ class Files:
 
     def is_directory(self, path: str) -> bool:
         return self.disk.is_directory(path)
+
+    def refuse_link(self, path: str) -> None:
+        """Raises if it is a symbolic link: what is done in there would be done elsewhere."""
+        if self.disk.is_link(path):
+            raise StorageError(
+                f"{path} is a symbolic link, which is not followed: put what it leads to in its place, or "
+                "remove it; nothing was changed (a data directory as a whole may be a link)"
+            )
 
     def make_directory(self, path: str) -> None:
         """A directory whose name is durable, and so are those of the parents it did not have."""
@@ -375,26 +440,30 @@ class Files:
     def remove_tree(self, directory: str) -> None:
         """A directory with files and no deeper levels than partitions have.  Links go, not what they show."""
         with self._failing(f"remove {directory}"):
-            for name in self.disk.list_directory(directory):
-                path = f"{directory}/{name}"
-                try:
-                    self.disk.remove(path)
-                except IsADirectoryError:
-                    self.remove_tree(path)
-            self.disk.remove_directory(directory)
+            try:
+                self.disk.remove(directory)  # a file, or a link to a directory
+            except IsADirectoryError:
+                for name in self.disk.list_directory(directory):
+                    self.remove_tree(f"{directory}/{name}")
+                self.disk.remove_directory(directory)
 
-    def sync_all(self, pinned: Sequence[File], directories: Sequence[str]) -> None:
-        """Files first, then the names they go by.  May be called from any thread."""
+    def make_empty(self, path: str) -> None:
+        """Makes a file if there is none; its name is durable after `sync_directory`.  May be called from any
+        thread."""
+        with self._failing(f"create {path}"):
+            self._open_new(path).close()
+
+    def sync_all(self, pinned: Sequence[File]) -> None:
+        """Makes durable what was written to these files.  May be called from any thread."""
         self.check_usable()
         for handle in pinned:
             try:
                 handle.sync()
             except OSError as error:
                 raise self.fail(f"cannot sync {handle.path}", error) from error
-        for directory in directories:
-            self.sync_directory(directory)
 
     def sync_directory(self, directory: str) -> None:
+        """The names in it are durable then.  May be called from any thread."""
         with self._failing(f"sync the directory {directory}"):
             self.disk.sync_directory(directory)
 
@@ -416,11 +485,12 @@ class Files:
                 handle.close()
 
     def write_atomically(self, path: str, data: bytes) -> None:
-        """Old or new, whenever the power goes; new and durable on return.  May be called from any thread."""
+        """Writes a file so that it is old or new whenever the power goes, and new and durable on return.  May
+        be called from any thread."""
         temporary = path + TEMPORARY_SUFFIX
         with self._failing(f"write {path}"):
             try:
-                handle = self.disk.open(temporary, create=True)
+                handle = self._open_new(temporary)
                 try:
                     handle.truncate(0)
                     handle.write_at(0, data)
@@ -455,14 +525,14 @@ class Files:
         return self.disk.total_bytes(path)
 
     def close(self) -> None:
-        """What a reader still holds is closed when the reader lets go."""
+        """Closes all files; what a reader still holds is closed when the reader releases it."""
         for managed in list(self._open_files):
             managed.close()
 
 
 @contextlib.contextmanager
 def _explaining(what: str) -> Iterator[None]:
-    """That a file is not there is an answer; all else is an error."""
+    """Turns errors of the disk into StorageErrors, but for a file that is not there: that is an answer."""
     try:
         yield
     except FileNotFoundError:

@@ -10,9 +10,9 @@ crash or a truncation took only makes the walk longer.  It is needed once the re
 import contextlib
 from collections.abc import Callable, Iterator
 
-from distributedlog.model.errors import CorruptLogError, LogDirectoryFailedError
+from distributedlog.model.errors import LogDirectoryFailedError, StorageError
 from distributedlog.records.control import read_end_marker
-from distributedlog.storage.files import Files, ManagedFile
+from distributedlog.storage.files import Files, ManagedFile, is_out_of_room
 from distributedlog.storage.producers import ProducerStates
 from distributedlog.storage.scan import LocatedBatch
 from distributedlog.storage.segment import SNAPSHOT_SUFFIX, file_name
@@ -76,7 +76,7 @@ class SnapshotFiles:
         return managed
 
     def sync(self, offset: int) -> None:
-        """When the records before it go it is needed after all."""
+        """Makes the snapshot durable: when the records before it go it is needed after all."""
         managed = self._files.manage(self.path(offset))
         try:
             managed.sync()
@@ -85,10 +85,15 @@ class SnapshotFiles:
 
     def at(self, offset: int) -> ProducerStates | None:
         """The snapshot of this very offset; None if there is none that is sound."""
-        data = self._files.read_small(self.path(offset)) if offset in self._offsets else None
-        with contextlib.suppress(CorruptLogError):
+        if offset not in self._offsets:
+            return None
+        try:
+            data = self._files.read_small(self.path(offset))
             return None if data is None else ProducerStates.decode_snapshot(data)
-        return None
+        except StorageError as error:
+            if is_out_of_room(error):
+                raise
+            return None
 
     def newest(self, at_most: int) -> tuple[int, ProducerStates] | None:
         """The newest sound snapshot at or below an offset; unsound ones are removed."""
@@ -107,16 +112,16 @@ class SnapshotFiles:
         self._offsets.discard(offset)
 
     def remove_above(self, offset: int) -> None:
-        """After a truncation: what was snapshotted there is no longer."""
+        """Removes the snapshots of what a truncation has removed."""
         for newer in [known for known in self._offsets if known > offset]:
             self.remove(newer)
 
     def remove_below(self, offset: int) -> None:
-        """When the segments below are deleted."""
+        """Removes the snapshots below when the segments there are deleted."""
         for older in [known for known in self._offsets if known < offset]:
             self.remove(older)
 
-    def states_at(self, offset: int, start_offset: int, walk_log: WalkLog) -> ProducerStates:
+    def restore_states_at(self, offset: int, start_offset: int, walk_log: WalkLog) -> ProducerStates:
         """The state after every record below `offset`."""
         found = self.newest(offset)
         base, states = found if found is not None else (start_offset, ProducerStates())

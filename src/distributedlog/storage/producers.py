@@ -136,7 +136,7 @@ class ProducerState:
 
     @property
     def last_offset(self) -> int:
-        """Of its last record; -1 if none of this epoch is known."""
+        """The offset of its last record; -1 if none of this epoch is known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     @property
@@ -264,7 +264,7 @@ class ProducerStates:
         return unreplicated if undecided is None else min(unreplicated, undecided)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """What the transaction index says with `completed`: below it all is decided, once it is."""
+        """Returns what the transaction index says with `completed`: below it all is decided, once it is."""
         undecided = self.first_undecided_offset
         return completed.last_offset + 1 if undecided is None else undecided
 
@@ -318,7 +318,7 @@ class ProducerStates:
 
     @classmethod
     def decode_snapshot(cls, data: bytes) -> "ProducerStates":
-        """Also one of Kafka's own, which has no trailer."""
+        """Decodes a snapshot; one of Kafka's own has no trailer."""
         body = _check_snapshot(data)
         states = cls()
         position = _decode_entries(body, states._producers)
@@ -391,7 +391,7 @@ def _encode_window(state: ProducerState) -> bytes:
 
 
 def _check_snapshot(data: bytes) -> bytes:
-    """What follows the checksum, if that is right."""
+    """Returns what follows the checksum, if that is right."""
     if len(data) < _PREFIX.size + _COUNT.size:
         raise CorruptLogError(f"a producer snapshot of {len(data)} bytes is cut off")
     version, crc = _PREFIX.unpack_from(data)

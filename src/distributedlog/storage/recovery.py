@@ -41,7 +41,7 @@ from distributedlog.storage.scan import (
     BadBatchError,
     LocatedBatch,
     OutOfOrderError,
-    valid_batch_behind,
+    find_valid_batch_behind,
     walk,
 )
 from distributedlog.storage.segment import (
@@ -51,9 +51,9 @@ from distributedlog.storage.segment import (
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     Segment,
+    SegmentList,
     file_name,
 )
-from distributedlog.storage.segments import SegmentList
 
 QUARANTINE = "quarantine"
 STEM_DIGITS = 20
@@ -88,10 +88,12 @@ class RecoveryReport:
     """How many offsets below the recovery point the log no longer has."""
     damage: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    is_told: bool = True
+    """Not so while the quarantine holds files that an opening died over before it could tell of them."""
 
     @property
     def is_sound(self) -> bool:
-        return not self.damage and self.lost_synced_offsets == 0
+        return not self.damage and self.lost_synced_offsets == 0 and self.is_told
 
 
 def open_log(
@@ -166,6 +168,7 @@ class _Opening:
     def run(self, now_ms: int) -> None:
         if not self.files.is_directory(self.directory):
             self.files.make_directory(self.directory)
+        self.files.refuse_link(f"{self.directory}/{QUARANTINE}")
         self._finish_interrupted_work()
         self.snapshots.find()
         self.segments = SegmentList(self._find_segments())
@@ -248,7 +251,7 @@ class _Opening:
         active = self.segments.active
         try:
             self.end_offset = max(active.recount_tail(), active.base_offset)
-            active.first_timestamp = active.timestamp_at(0)
+            active.first_timestamp = active.read_timestamp_at(0)
             self._check_closed_end(active)
             self.producers = self._states_at(self.end_offset)
         except (CorruptLogError, BadBatchError) as error:
@@ -302,7 +305,8 @@ class _Opening:
             segment.time_index.release()
 
     def _ends_before(self, previous: Segment, following: Segment) -> bool:
-        """Whether the log ends with `previous`, because what should stand before `following` is missing.
+        """Returns whether the log ends with `previous`, because what should stand before `following` is
+        missing.
 
         Kafka's compaction leaves segments that end early, ours does not: a gap is right only where the log
         was compacted, or where a copy of such a log has one that no index spans.
@@ -347,7 +351,7 @@ class _Opening:
             return segment.base_offset
         size, segment.size = segment.size, position
         try:
-            segment.first_timestamp = segment.timestamp_at(0)
+            segment.first_timestamp = segment.read_timestamp_at(0)
             return segment.recount_tail()
         finally:
             segment.size = size
@@ -371,7 +375,7 @@ class _Opening:
         return None
 
     def _sound(self, segment: Segment, position: int) -> Iterator[LocatedBatch]:
-        """Each batch once the next is seen: of two that overlap, one behind a gap is the wrong one."""
+        """Yields each batch once the next is seen: of two that overlap, one behind a gap is the wrong one."""
         pending: LocatedBatch | None = None
         try:
             for batch in walk(segment.log, position, segment.size):
@@ -413,7 +417,7 @@ class _Opening:
         # From the bad one itself on: a batch that is whole and has impossible offsets was never torn.
         suspects = [(segment, bad.position - 1), *((other, -1) for other in later)]
         is_torn = self.end_offset >= self.recovery_point and all(
-            valid_batch_behind(each.log, position, each.size, work_bytes_max=SEARCH_WORK_BYTES) is None
+            find_valid_batch_behind(each.log, position, each.size, work_bytes_max=SEARCH_WORK_BYTES) is None
             for each, position in suspects
         )
         if is_torn:
@@ -434,7 +438,7 @@ class _Opening:
         segment.damage = None
 
     def _remove(self, segment: Segment) -> None:
-        """But not a log file that was moved away."""
+        """Removes the files, but not a log file that was moved away."""
         for path in segment.paths():
             if path.startswith(f"{self.directory}/{QUARANTINE}/"):
                 continue
@@ -451,11 +455,11 @@ class _Opening:
         moved = []
         if position < segment.size:
             name = f"{file_name(segment.base_offset, LOG_SUFFIX)}.{position}"
-            moved.append(self._free_path(f"{home}/{name}"))
+            moved.append(self.files.find_free_path(f"{home}/{name}"))
             self._copy(segment, position, moved[0])
         for other in later:
             source = other.log.path
-            path = self._free_path(f"{home}/{file_name(other.base_offset, LOG_SUFFIX)}")
+            path = self.files.find_free_path(f"{home}/{file_name(other.base_offset, LOG_SUFFIX)}")
             self.files.rename_managed(other.log, path)
             self.files.remove(source)  # a crash may have left one file under two names
             other.log.close()
@@ -463,18 +467,13 @@ class _Opening:
         self.files.sync_directory(home)
         return moved
 
-    def _free_path(self, path: str) -> str:
-        candidate, taken = path, 0
-        while self.files.exists(candidate):
-            taken += 1
-            candidate = f"{path}.{taken}"
-        return candidate
-
     def _copy(self, segment: Segment, position: int, target: str) -> None:
         copy = self.files.create(target)
         done = 0
         while position + done < segment.size:
             part = segment.log.read_at(position + done, min(WINDOW_BYTES, segment.size - position - done))
+            if not part:
+                raise CorruptLogError(f"{segment.log.path} ends at {position + done} by now")
             copy.append_at(done, part)
             done += len(part)
         copy.sync()
@@ -483,9 +482,9 @@ class _Opening:
     # --- what follows from the end -------------------------------------------------------------
 
     def _states_at(self, offset: int) -> ProducerStates:
-        """Walked without checksums: what was synced or is about to be scanned anyway."""
+        """Returns states, by a walk without checksums: what was synced or is about to be scanned anyway."""
         known = self.snapshots.offsets
-        states = self.snapshots.states_at(offset, self.segments.first.base_offset, self._walk)
+        states = self.snapshots.restore_states_at(offset, self.segments.first.base_offset, self._walk)
         for unsound in sorted(set(known) - set(self.snapshots.offsets)):
             path = self.snapshots.path(unsound)
             self.report.notes.append(f"{path} was damaged: what producers did is taken from the log alone")
@@ -563,7 +562,8 @@ class _Opening:
                 self.epochs.changed = False
 
     def _epochs_agree(self) -> bool:
-        """Whether the batches on both sides of each epoch's start say the same.  The file has no checksum."""
+        """Returns whether the batches on both sides of each epoch's start say the same.  The file has no
+        checksum."""
         entries = self.epochs.entries
         previous_epoch = NO_EPOCH
         for entry, following in zip_longest(entries, entries[1:]):
@@ -582,7 +582,7 @@ class _Opening:
         return True
 
     def _epoch_at(self, start: int, end: int) -> int | None:
-        """What the first batch from `start` up to `end` says."""
+        """Returns what the first batch from `start` up to `end` says."""
         for segment in self.segments.from_offset(start):
             place = segment.locate(start) if segment.base_offset < end else None
             if place is not None and place.base_offset < end:

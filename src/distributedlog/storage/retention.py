@@ -14,9 +14,9 @@ A segment's time is its newest timestamp, but never later than when its file was
 timestamps; one from the far future must not keep a segment for ever.  Without any timestamp the file's time
 is all there is.
 
-Deleting is renaming; the log unlinks the files after a delay (`PartitionLog.remove_doomed`).  A crash in
-between leaves a log that begins at one of its segments, with no hole: what was deleted may come back and is
-then deleted again.
+Deleting is renaming; the log unlinks the files after a delay (`PartitionLog.remove_deleted_files`).  A crash
+in between leaves a log that begins at one of its segments, with no hole: what was deleted may come back, and
+is then deleted again.
 """
 
 import contextlib
@@ -42,10 +42,10 @@ def enforce_retention(log: PartitionLog, now_ms: int) -> list[Segment]:
     return gone
 
 
-def segment_time_ms(log: PartitionLog, segment: Segment) -> int:
-    """When the segment was last written to, by its records as far as they can be believed."""
+def read_segment_time_ms(log: PartitionLog, segment: Segment) -> int:
+    """Returns when the segment was last written to, by its records as far as they can be believed."""
     modified_ms = log.files.modified_ms(segment.log.path)
-    segment.load_newest_timestamp()
+    segment.load_max_timestamp()
     return modified_ms if segment.max_timestamp < 0 else min(segment.max_timestamp, modified_ms)
 
 
@@ -53,7 +53,7 @@ def _due_offset(log: PartitionLog, now_ms: int) -> int:
     """Every segment that ends at or below it is due."""
     config = log.config
     due_offset = log.start_offset
-    surplus_bytes = log.size_bytes - config.retention_bytes if config.retention_bytes != UNLIMITED else 0
+    surplus_bytes = log.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
     for segment in log.segments:
         next_base = log.segments.next_base(segment)
         end_offset = log.end_offset if next_base is None else next_base
@@ -69,4 +69,4 @@ def _due_offset(log: PartitionLog, now_ms: int) -> int:
 
 def _is_expired(log: PartitionLog, segment: Segment, now_ms: int) -> bool:
     retention_ms = log.config.retention_ms
-    return retention_ms != UNLIMITED and now_ms - segment_time_ms(log, segment) > retention_ms
+    return retention_ms != UNLIMITED and now_ms - read_segment_time_ms(log, segment) > retention_ms

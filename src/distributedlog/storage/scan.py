@@ -35,9 +35,9 @@ class LocatedBatch(NamedTuple):
     """Where it stands in the file."""
     header: BatchHeader
     window: Buffer
-    """What was read of the file; the whole batch is in it..."""
+    """What was read of the file; the whole batch is in it."""
     at: int
-    """...from here."""
+    """Where the batch begins in the window."""
 
     @property
     def data(self) -> memoryview:
@@ -45,7 +45,7 @@ class LocatedBatch(NamedTuple):
 
 
 class BadBatchError(Exception):
-    """At `position` stands no whole and sound batch."""
+    """There is no whole and sound batch at `position`."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"at position {position}: {reason}")
@@ -64,7 +64,8 @@ def walk(
     window_bytes_wanted = window_bytes
     next_offset = -1
     while position < end:
-        window = file.read_at(position, min(window_bytes_wanted, end - position))
+        wanted = min(window_bytes_wanted, end - position)
+        window = file.read_at(position, wanted)
         found = scan(window, check_crc=check_crc)
         at = 0
         for header in found.headers:
@@ -78,6 +79,8 @@ def walk(
         position += found.end
         if found.end:
             window_bytes_wanted = window_bytes
+        elif len(window) < wanted:
+            raise BadBatchError(position, f"the file ends at {position + len(window)}, and should at {end}")
         elif 0 < found.needs_bytes <= min(end - position, LIMITS.batch_bytes_max):
             window_bytes_wanted = found.needs_bytes
         else:
@@ -85,7 +88,7 @@ def walk(
 
 
 def walk_headers(file: Readable, position: int, end: int) -> Iterator[LocatedBatch]:
-    """As `walk`, without checksums; but the window has of a batch only its header, perhaps.  Control batches
+    """Walks as `walk` does, without checksums; the window may have only a batch's header.  Control batches
     are in it whole."""
     window = b""
     window_at = position
@@ -113,7 +116,7 @@ def _header_at(window: bytes, at: int, position: int, end: int) -> BatchHeader:
     return header
 
 
-def valid_batch_behind(
+def find_valid_batch_behind(
     file: Readable, position: int, end: int, *, work_bytes_max: int | None = None
 ) -> int | None:
     """The position of a sound batch after a bad one at `position`, if any stands there.

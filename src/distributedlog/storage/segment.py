@@ -17,6 +17,8 @@ itself is damaged the indexes stay as they are, and lead to what is sound on bot
 
 import contextlib
 import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from distributedlog.model.errors import (
@@ -94,6 +96,8 @@ class Segment:
         """What the larger index needs for the next batch, and the time index for being sealed."""
         self.damage: str | None = None
         """What is wrong with the log file, as far as rebuilding the indexes has shown it."""
+        self._unwalkable_bytes: int | None = None
+        """How large the log file was when its batches could not be walked for the indexes."""
         self._writer: File | None = None
 
     # --- making one ----------------------------------------------------------------------------
@@ -118,6 +122,7 @@ class Segment:
     def open(cls, files: Files, directory: str, base_offset: int, index_interval_bytes: int) -> "Segment":
         """One that is there already; its indexes are looked at when they are needed."""
         segment = cls(files, directory, base_offset, index_interval_bytes)
+        files.refuse_link(segment.log.path)
         try:
             segment.size = files.size(segment.log.path)
         except FileNotFoundError as error:  # its name was listed: a link to nothing
@@ -132,8 +137,8 @@ class Segment:
         self._bytes_since_entry = 0
         self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
 
-    def load_newest_timestamp(self) -> None:
-        """For a sealed segment: its time index ends with the newest.  Of a damaged one none may be known."""
+    def load_max_timestamp(self) -> None:
+        """Reads a sealed segment's max timestamp from its time index; a damaged one may have none."""
         if self.max_timestamp < 0 < self.size and not self._has_no_timestamps:
             try:
                 self._settle_time_index()
@@ -157,8 +162,9 @@ class Segment:
             self.rebuild_indexes()
 
     def _newest_behind_index(self, end: int) -> tuple[int, int]:
-        """Of the batches behind the time index's last entry and before `end`, which may be newer if the index
-        is cut short: the newest timestamp and its batch's last offset.  Mostly there are few or none."""
+        """Finds, among the batches behind the time index's last entry and before `end`, which may be newer if
+        the index is cut short, the newest timestamp and its batch's last offset.  Mostly there are few or
+        none."""
         place = self.locate(self.time_index.last()[1]) if len(self.time_index) else None
         position = 0 if place is None else place.position + place.size
         newest = -1, self.base_offset
@@ -178,7 +184,7 @@ class Segment:
             position += at
         return newest
 
-    def timestamp_at(self, position: int) -> int:
+    def read_timestamp_at(self, position: int) -> int:
         """The newest timestamp of the batch there."""
         return int.from_bytes(
             self.log.read_at(position + MAX_TIMESTAMP_AT, 8).rjust(8, b"\xff"), "big", signed=True
@@ -187,7 +193,8 @@ class Segment:
     # --- growing -------------------------------------------------------------------------------
 
     def append(self, data: bytes | bytearray | memoryview, headers: list[BatchHeader]) -> None:
-        """`data` is exactly the batches of `headers`, stamped.  On DiskFullError nothing has changed."""
+        """Appends `data`, exactly the batches of `headers`, stamped.  On DiskFullError nothing has
+        changed."""
         position = self.size
         writer = self._writer
         if writer is None:
@@ -252,7 +259,8 @@ class Segment:
     # --- finding -------------------------------------------------------------------------------
 
     def locate(self, offset: int) -> BatchPlace | None:
-        """The first batch that ends at `offset` or after, or None if the segment has none."""
+        """Returns the first batch that ends at `offset` or after, or None if the segment has none.  Indexes
+        that contradict the log are rebuilt first."""
         try:
             return self._locate(offset)
         except (_MistrustedIndexError, CorruptLogError):
@@ -315,7 +323,8 @@ class Segment:
             )
 
     def _probe(self, offset: int, after: int, until: int, position: int) -> BatchPlace | None:
-        """Large batches are indexed one by one: the next entry's is mostly the one that is looked for."""
+        """Looks at the next entry's batch: large batches are indexed one by one, and it is mostly the one
+        that is looked for."""
         if not 0 <= position <= self.size - HEADER_BYTES:
             raise _MistrustedIndexError(f"position {position} does not lie in the file of {self.size} bytes")
         header = self.log.read_at(position, HEADER_BYTES)
@@ -330,9 +339,19 @@ class Segment:
         return BatchPlace(position, size, base_offset, base_offset + delta + 1)
 
     def region(self, position: int, length: int) -> FileRegion:
-        return FileRegion(self.log, position, length)
+        """Returns bytes of the log file to read or to send; CorruptLogError if somebody cut the file short.
 
-    def offset_hint_before(self, timestamp: int) -> int:
+        Whoever finds that out in the middle of a response can only hang up.
+        """
+        region = FileRegion(self.log, position, length)
+        try:
+            region.check_whole()
+        except StorageError:
+            region.close()
+            raise
+        return region
+
+    def find_offset_hint(self, timestamp: int) -> int:
         """An offset at or after which the first record with at least `timestamp` stands, if it is here."""
         try:
             return self._time_lookup(timestamp)
@@ -358,17 +377,21 @@ class Segment:
         place = self.locate(offset)
         if place is None or place.next_offset - 1 != offset:
             raise _MistrustedIndexError(f"the time index names offset {offset}, which ends no batch")
-        max_timestamp = self.timestamp_at(place.position)
+        max_timestamp = self.read_timestamp_at(place.position)
         if max_timestamp != timestamp:
             raise _MistrustedIndexError(
                 f"the time index says {timestamp} for {offset}; the log {max_timestamp}"
             )
 
     def rebuild_indexes(self) -> None:
-        """From the log file.  If that cannot be walked the indexes stay as they are.
+        """Makes the indexes from the log file.  If that cannot be walked they stay as they are.
 
         A reader may have asked for it: where the files cannot be written it goes on with what is in memory.
+        What could not be walked once is not walked again for every reader that comes, while it is as long.
         """
+        if self._unwalkable_bytes is not None and self._unwalkable_bytes == self.log.size():
+            raise CorruptLogError(f"{self.log.path} {self.damage}")
+        self._unwalkable_bytes = None
         made = self._index_anew()
         self.offset_index.take_entries_of(made.offset_index)
         self.time_index.take_entries_of(made.time_index)
@@ -394,6 +417,7 @@ class Segment:
             except BadBatchError as error:
                 self.damage = str(error)
                 if not check_crc:
+                    self._unwalkable_bytes = self.log.size()
                     raise CorruptLogError(f"{self.log.path} {error}") from error
         if made.max_timestamp >= 0:
             made.time_index.append_if_newer(made.max_timestamp, made.max_timestamp_offset)
@@ -401,8 +425,8 @@ class Segment:
 
     # --- shrinking -----------------------------------------------------------------------------
 
-    def end_before(self, offset: int) -> int:
-        """Where the log ends if the batch that holds `offset`, and all after it, go."""
+    def find_end_before(self, offset: int) -> int:
+        """Returns where the log ends if the batch that holds `offset`, and all after it, go."""
         place = self.locate(offset)
         position = self.size if place is None else place.position
         start = max((at for _, at in self.offset_index.entries() if 0 <= at < position), default=0)
@@ -431,11 +455,11 @@ class Segment:
         self.size = place.position
         self.log.truncate(place.position)
         self.log.sync()
-        self.damage = None
+        self.damage = self._unwalkable_bytes = None
         return self.recount_tail()
 
     def recount_tail(self) -> int:
-        """After opening or truncating: counts anew from the last index entry on; the end offset."""
+        """Counts anew from the last index entry on, after opening or truncating; returns the end offset."""
         self._settle_time_index()
         try:
             return self._count_from_last_entry()
@@ -474,3 +498,56 @@ class Segment:
         self.time_index.close()
         self.txn_index.close()
         self.log.close()
+
+
+class SegmentList:
+    """The segments of a log, in order of their base offsets.
+
+    Every change makes new lists, so a reader that took `all()` keeps walking what was there when it began.
+    """
+
+    def __init__(self, segments: Iterable[Segment] = ()) -> None:
+        self._segments: tuple[Segment, ...] = ()
+        self._bases: list[int] = []
+        self._set(segments)
+
+    def _set(self, segments: Iterable[Segment]) -> None:
+        ordered = tuple(sorted(segments, key=lambda segment: segment.base_offset))
+        self._segments, self._bases = ordered, [segment.base_offset for segment in ordered]
+
+    def all(self) -> tuple[Segment, ...]:
+        return self._segments
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    @property
+    def sealed(self) -> tuple[Segment, ...]:
+        return self._segments[:-1]
+
+    def from_offset(self, offset: int) -> tuple[Segment, ...]:
+        """The segment that holds `offset`, or would, and those after it."""
+        return self._segments[max(0, bisect_right(self._bases, offset) - 1) :]
+
+    def next_base(self, segment: Segment) -> int | None:
+        """Returns where the segment after this one begins; None after the last."""
+        slot = bisect_right(self._bases, segment.base_offset)
+        return self._bases[slot] if slot < len(self._bases) else None
+
+    def add(self, segment: Segment) -> None:
+        self._set((*self._segments, segment))
+
+    def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        gone = set(map(id, old))
+        self._set([*(segment for segment in self._segments if id(segment) not in gone), *new])

@@ -10,6 +10,9 @@
     DIR/TOPIC-N/                              a partition's log
     DIR/TOPIC-N.ID-delete/                    one that is being deleted
 
+The directory may be a symbolic link, and nothing in it: a partition's directory that is one is refused, since
+what leads out of here belongs to somebody else.
+
 Checkpoints may be older than the logs (a crash): that costs a longer scan, never a record.  What they say is
 taken back before it becomes wrong: before a log is cut shorter, and before a name is used for a new log.
 The clean-stop marker is removed, durably, before anything is appended, and written last of all.
@@ -20,7 +23,8 @@ file is written twice, the second time under a name of our own; where the two di
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from distributedlog.model.config import LogConfig
 from distributedlog.model.errors import (
@@ -57,13 +61,40 @@ from distributedlog.storage.files import OPEN_FILES_MAX, Files
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import QUARANTINE, RecoveryReport, open_log
 from distributedlog.storage.retention import enforce_retention
+from distributedlog.storage.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from distributedlog.storage.strays import StrayLogs, aside_name
 
 DELETED_DIRECTORY_SUFFIX = "-delete"
 DELETED_DIRECTORY = re.compile(r"[A-Za-z0-9._-]+-[0-9]{1,10}\.[A-Za-z0-9_-]+-delete")
 """No other directory is removed, whatever it is called."""
-NAME_BYTES_MAX = 255
 LOG_START_COPY_FILE = f"{LOG_START_FILE}.copy"
 FOREVER_MS = 2**62
+TOLD_FILE = "told"
+"""The file of a quarantine that names those of which the controller has been told."""
+
+
+class _Checkpoints(NamedTuple):
+    """What the checkpoints said when the store was opened."""
+
+    recovery_points: dict[TopicPartition, int]
+    starts: dict[TopicPartition, int]
+    high_watermarks: dict[TopicPartition, int]
+
+    def of(self, partition: TopicPartition) -> dict[str, Any]:
+        """Returns what `LogStore._open_log` is told of one log."""
+        return {
+            "recovery_point": self.recovery_points.get(partition, 0),
+            "start_offset": self.starts.get(partition, 0),
+            "high_watermark": self.high_watermarks.get(partition),
+        }
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Returns the highest offset that any of them has of each log."""
+        ends: dict[TopicPartition, int] = {}
+        for offsets in self:
+            for partition, offset in offsets.items():
+                ends[partition] = max(offset, ends.get(partition, 0))
+        return ends
 
 
 class LogStore:
@@ -79,6 +110,11 @@ class LogStore:
         self.topic_ids: dict[TopicPartition, Uuid] = {}
         self.reports: dict[TopicPartition, RecoveryReport] = {}
         self.first_dirty_offsets: dict[TopicPartition, int] = {}
+        self.strays = StrayLogs(files, directory)
+        self.unopened: dict[TopicPartition, StorageError] = {}
+        """The logs that are there and cannot be opened, and why, if the store was opened without them."""
+        self.missing: dict[TopicPartition, int] = {}
+        """The logs that had records by the checkpoints and are not there, and how many offsets are known."""
         self.was_clean = False
         self.notes: list[str] = []
         """What was found wrong with the directory's own files."""
@@ -102,36 +138,49 @@ class LogStore:
         config_of: Callable[[TopicPartition], LogConfig] | None = None,
         open_files_max: int = OPEN_FILES_MAX,
         on_failure: Callable[[LogDirectoryFailedError], None] | None = None,
+        without_unopened: bool = False,
     ) -> "LogStore":
-        """Locks the directory, makes it if it is not there, and opens every log in it."""
+        """Locks the directory, makes it if it is not there, and opens every log in it.
+
+        `without_unopened`: a log that cannot be opened is left to `unopened`, and the others are opened.
+        """
         files = Files(disk, open_files_max=open_files_max, on_failure=on_failure)
         if not files.is_directory(directory):
             files.make_directory(directory)
         store = cls(files, directory, clock, randomness, config or LogConfig())
         try:
-            store._load(config_of or (lambda _: store.config))
+            store._load(config_of or (lambda _: store.config), without_unopened)
         except BaseException:
             store.abandon()
             raise
         return store
 
-    def _load(self, config_of: Callable[[TopicPartition], LogConfig]) -> None:
+    def _load(self, config_of: Callable[[TopicPartition], LogConfig], without_unopened: bool) -> None:
         self.meta = self._load_meta()
         marker = f"{self.directory}/{CLEAN_SHUTDOWN_FILE}"
         was_marked = self.was_clean = self.files.exists(marker)
-        recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
-        starts = self._read_starts()
-        marks = self._read_offsets(HIGH_WATERMARK_FILE)
+        known = self._known = _Checkpoints(
+            self._read_offsets(RECOVERY_POINT_FILE),
+            self._read_starts(),
+            self._read_offsets(HIGH_WATERMARK_FILE),
+        )
         self.first_dirty_offsets = self._read_offsets(CLEANER_FILE)
         for partition in self._partitions():
-            self._open_log(
-                partition,
-                config_of(partition),
-                is_clean=self.was_clean,
-                recovery_point=recovery_points.get(partition, 0),
-                start_offset=starts.get(partition, 0),
-                high_watermark=marks.get(partition),
-            )
+            try:
+                self._open_log(
+                    partition, config_of(partition), is_clean=self.was_clean, **known.of(partition)
+                )
+            except (LogDirectoryFailedError, DiskFullError):
+                raise
+            except StorageError as error:
+                if not without_unopened:
+                    raise
+                self.unopened[partition] = error
+        self.missing = {
+            partition: end
+            for partition, end in known.ends().items()
+            if end > 0 and partition not in self.logs and partition not in self.unopened
+        }
         if was_marked:
             self.files.remove(marker)
             self.files.sync_directory(self.directory)
@@ -159,7 +208,8 @@ class LogStore:
         return dict(offsets)
 
     def _read_starts(self) -> dict[TopicPartition, int]:
-        """Where the two files differ, by damage or by a crash between them, no record may be hidden."""
+        """Reads both files of log start offsets; where they differ, by damage or by a crash between them, no
+        record may be hidden."""
         starts = self._read_offsets(LOG_START_FILE)
         if not self.files.exists(f"{self.directory}/{LOG_START_COPY_FILE}"):
             return starts
@@ -182,8 +232,12 @@ class LogStore:
             if DELETED_DIRECTORY.fullmatch(name):
                 self.files.remove_tree(path)
                 continue
+            if self.strays.find(name, self._clock.wall_ms()):
+                continue
             with contextlib.suppress(InvalidNameError):
-                yield TopicPartition.from_directory_name(name)
+                partition = TopicPartition.from_directory_name(name)
+                self.files.refuse_link(path)
+                yield partition
 
     def _open_log(
         self,
@@ -196,6 +250,7 @@ class LogStore:
         high_watermark: int | None = None,
     ) -> PartitionLog:
         directory = f"{self.directory}/{partition.directory_name}"
+        self.files.refuse_link(directory)
         log, report = open_log(
             self.files,
             directory,
@@ -211,7 +266,7 @@ class LogStore:
         if log.end_offset < recovery_point:  # it is reported; what is appended from here on is not synced yet
             with contextlib.suppress(DiskFullError):
                 self._take_back(partition, log.end_offset)
-        log.before_end_moves_back = lambda offset: self._take_back(partition, offset)
+        log.before_truncation = lambda offset: self._take_back(partition, offset)
         self.logs[partition] = log
         self.reports[partition] = report
         report.notes += self.notes
@@ -222,8 +277,19 @@ class LogStore:
     def _note_quarantine(self, directory: str, report: RecoveryReport) -> None:
         """An opening that found damage may have died before it could say so; its files tell."""
         home = f"{directory}/{QUARANTINE}"
-        if not report.damage and self.files.is_directory(home) and (kept := self.files.names(home)):
-            report.notes.append(f"{home} holds {', '.join(kept)}: bytes that were found damaged before")
+        kept = set(self.files.names(home)) - {TOLD_FILE} if self.files.is_directory(home) else set()
+        if kept and not report.damage:
+            held = ", ".join(sorted(kept))
+            report.notes.append(f"{home} holds {held}: bytes that were found damaged before")
+        told = self.files.read_small(f"{home}/{TOLD_FILE}") if kept else None
+        report.is_told = kept <= set((told or b"").decode("utf-8", "replace").split("\n"))
+
+    def note_told(self, partition: TopicPartition) -> None:
+        """Notes that whoever must know of a log's damage knows: the next opening need not tell it again."""
+        home = f"{self.directory}/{partition.directory_name}/{QUARANTINE}"
+        if partition in self.logs and self.files.is_directory(home):
+            kept = sorted(set(self.files.names(home)) - {TOLD_FILE})
+            self.files.write_atomically(f"{home}/{TOLD_FILE}", "\n".join(kept).encode())
 
     def _load_topic_id(self, partition: TopicPartition, path: str) -> None:
         try:
@@ -235,20 +301,77 @@ class LogStore:
 
     # --- logs ----------------------------------------------------------------------------------
 
+    def open_unopened(self, partition: TopicPartition, config: LogConfig) -> PartitionLog:
+        """Opens a log that could not be opened before; raises as it did if it still cannot be."""
+        if not self.files.is_directory(f"{self.directory}/{partition.directory_name}"):
+            raise StorageError(f"the directory of {partition} is gone")
+        log = self._open_log(partition, config, **self._known.of(partition))
+        del self.unopened[partition]
+        return log
+
+    def forget_checkpoints(self, partitions: Iterable[TopicPartition]) -> None:
+        """Takes out, durably, what the checkpoints say of logs that are about to be deleted: else they would
+        be missed at the next opening."""
+        gone = set(partitions)
+        for each in gone:
+            self.missing.pop(each, None)
+            self.unopened.pop(each, None)
+        for name, offsets in self._checkpointed.items():
+            if any(offsets.get(each, 0) > 0 for each in gone):
+                self._write_offsets(name, {key: at for key, at in offsets.items() if key not in gone})
+
+    def add_absent(self, name: str, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Returns the offsets of a checkpoint with what it said of logs that are not open: that stays."""
+        if not self.unopened and not self.missing:
+            return offsets
+        absent = {*self.unopened, *self.missing}
+        kept = {key: at for key, at in self._checkpointed.get(name, {}).items() if key in absent}
+        return {**kept, **offsets}
+
     def log(self, topic: str, partition: int = 0) -> PartitionLog | None:
         return self.logs.get(TopicPartition(topic, partition))
 
+    def make_log_files(self, partition: TopicPartition, topic_id: Uuid) -> None:
+        """Makes the directory of a new log, with an empty segment and whose it is, durably; `create_log` then
+        syncs nothing.  May be called from any thread.  What was interrupted can be done again."""
+        directory = f"{self.directory}/{partition.directory_name}"
+        self.files.refuse_link(directory)
+        if not self.files.is_directory(directory):
+            self.files.make_directory(directory)
+        for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self.files.make_empty(f"{directory}/{file_name(0, suffix)}")
+        self.files.write_atomically(
+            f"{directory}/{PARTITION_METADATA_FILE}", encode_partition_metadata(topic_id)
+        )
+
+    def remove_log_files(self, partition: TopicPartition) -> None:
+        """Removes what `make_log_files` made, for a log that is not wanted any more."""
+        assert partition not in self.logs
+        self.files.remove_tree(f"{self.directory}/{partition.directory_name}")
+
     def create_log(
-        self, topic: str, partition: int = 0, *, config: LogConfig | None = None, topic_id: Uuid | None = None
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        config: LogConfig | None = None,
+        topic_id: Uuid | None = None,
+        is_made: bool = False,
     ) -> PartitionLog:
-        """The log of a new partition; durable on return.  An existing one is returned as it is."""
+        """The log of a new partition; durable on return.  An existing one is returned as it is.
+
+        `is_made`: its files are (`make_log_files`).
+        """
         self._check_open()
         key = TopicPartition(check_topic_name(topic), check_partition(partition))
         existing = self.logs.get(key)
         if existing is not None:
             return existing
+        self.missing.pop(key, None)
         self._take_back(key, 0)
-        log = self._open_log(key, config or self.config)
+        log = self._open_log(key, config or self.config, is_clean=is_made)
+        if is_made and self.topic_ids.get(key) == topic_id:
+            return log
         identity = topic_id or self._randomness.new_uuid()
         self.files.write_atomically(
             f"{log.directory}/{PARTITION_METADATA_FILE}", encode_partition_metadata(identity)
@@ -257,21 +380,31 @@ class LogStore:
         return log
 
     def delete_log(self, topic: str, partition: int = 0) -> None:
-        """Gone for everybody at once, by one rename; the files follow."""
-        self._check_open()
-        key = TopicPartition(topic, partition)
-        log = self.logs.pop(key, None)
-        if log is None:
-            raise StorageError(f"there is no log {key} in {self.directory}")
-        log.abandon()
-        self.topic_ids.pop(key, None)
-        self.first_dirty_offsets.pop(key, None)
-        doomed = f"{self.directory}/{_deleted_name(key, self._randomness.new_uuid())}"
+        """Deletes a log for everybody at once, by one rename; the files follow."""
+        log = self._take_out(key := TopicPartition(topic, partition))
+        name = aside_name(key, self._randomness.new_uuid(), DELETED_DIRECTORY_SUFFIX)
+        doomed = f"{self.directory}/{name}"
         self.files.rename(log.directory, doomed)
         self.files.sync_directory(self.directory)
         self.files.remove_tree(doomed)
 
-    # --- upkeep --------------------------------------------------------------------------------
+    def set_aside(self, partition: TopicPartition) -> str:
+        """Makes a log a stray, which is kept for a while; returns its directory's new name."""
+        self._take_out(partition)
+        return self.strays.set_aside(partition, self._randomness.new_uuid(), self._clock.wall_ms())
+
+    def _take_out(self, partition: TopicPartition) -> PartitionLog:
+        self._check_open()
+        log = self.logs.pop(partition, None)
+        if log is None:
+            raise StorageError(f"there is no log {partition} in {self.directory}")
+        log.abandon()
+        log.names.discard()
+        self.topic_ids.pop(partition, None)
+        self.first_dirty_offsets.pop(partition, None)
+        return log
+
+    # --- maintenance ---------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
         """Writes down how far each log is synced, committed, trimmed and compacted."""
@@ -283,7 +416,7 @@ class LogStore:
         self.checkpoint_starts()
 
     def checkpoint_starts(self) -> None:
-        """After a start was moved up on purpose: only what the first segment's name does not say."""
+        """Writes the log start offsets that the first segment's name does not say, after one was moved up."""
         moved = {
             key: log.start_offset
             for key, log in self.logs.items()
@@ -293,6 +426,7 @@ class LogStore:
         self._write_offsets(LOG_START_COPY_FILE, moved)
 
     def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        offsets = self.add_absent(name, offsets)
         self.files.write_atomically(f"{self.directory}/{name}", encode_offsets(offsets))
         self._checkpointed[name] = dict(offsets)
 
@@ -305,7 +439,8 @@ class LogStore:
             self.first_dirty_offsets[partition] = offset
 
     def maintain(self) -> int:
-        """Retention, expiry of producers and removal of deleted files; how many segments went."""
+        """Does retention, expiry of producers and removal of deleted files; returns how many segments
+        went."""
         self._check_open()
         now_ms = self._clock.wall_ms()
         deleted = 0
@@ -313,7 +448,7 @@ class LogStore:
         for log in self.logs.values():
             try:
                 deleted += len(enforce_retention(log, now_ms))
-                log.remove_doomed(now_ms)
+                log.remove_deleted_files(now_ms)
             except StorageError as error:  # the other logs are kept up all the same
                 failures.append(error)
             log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
@@ -322,13 +457,13 @@ class LogStore:
         return deleted
 
     def free_space(self) -> int:
-        """For a full disk: retention now, and deleted files without the delay; the bytes that freed."""
+        """Applies retention and removes deleted files without delay; returns the freed bytes."""
         now_ms = self._clock.wall_ms()
         freed = 0
         for log in self.logs.values():
             with contextlib.suppress(DiskFullError):  # the roll before a deletion may itself want room
                 enforce_retention(log, now_ms)
-            freed += log.remove_doomed(FOREVER_MS)
+            freed += log.remove_deleted_files(FOREVER_MS)
         return freed
 
     # --- leaving -------------------------------------------------------------------------------
@@ -365,9 +500,3 @@ class LogStore:
     def _check_open(self) -> None:
         if self._closed:
             raise LogClosedError(f"the data directory {self.directory} is closed")
-
-
-def _deleted_name(partition: TopicPartition, identity: Uuid) -> str:
-    """As much of the topic's name as fits: it may itself be nearly as long as a name can be."""
-    tail = f"-{partition.partition}.{identity}{DELETED_DIRECTORY_SUFFIX}"
-    return partition.topic[: NAME_BYTES_MAX - len(tail)] + tail

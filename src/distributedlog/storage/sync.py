@@ -4,20 +4,25 @@
                   ▲                                                 │
                   └────────── appends meanwhile wait for the next ◄─┘
 
+A job uses names in the log's directory, on a thread of its own.  A log that is deleted meanwhile discards
+them (`Names`): the directory is gone by then, or it is already that of another log of the same name.
+
 A sync that found no room (the epoch history is a file of its own) has done nothing: its job is kept, and
 the next one does its work too.
 
 `GroupSync` drives this through the executor port: `request` is cheap and may be called for every append;
-while a sync runs, requests gather, and one more sync serves them all.  Waiters are told the flushed end,
-or the error that took the directory out of use.  A failed sync is never tried again.  Whoever waits for what
-a truncation has since removed is told so, whatever stands at those offsets by then.
+while a sync runs, requests gather, and one more sync serves them all.  Waiters are called when the
+flushed end has reached their offset, or with the error that took the directory out of use.  A failed sync is
+never tried again.  A waiter for what a truncation has since removed gets an error, whatever is at those
+offsets by then.
 
 A sync costs the processor as much as many appends do.  So where appends came while one ran, and nobody is
-waiting for them (no request was `urgent`), the next one follows after a rest; an urgent request ends it.
+waiting for them (no request was `urgent`), the next one follows after a pause; an urgent request ends it.
 """
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from distributedlog.model.errors import DlogError, StorageError
@@ -29,8 +34,27 @@ if TYPE_CHECKING:
     from distributedlog.storage.log import PartitionLog
 
 Waiter = Callable[[BaseException | None], None]
-Rest = Callable[[Callable[[], None]], None]
-"""Calls back a few milliseconds later."""
+Pause = Callable[[Callable[[], None]], None]
+"""Calls a function back a few milliseconds later."""
+
+
+class Names:
+    """The names in a log's directory.  After `discard` has returned nobody uses them any more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_discarded = False
+
+    def use(self, work: Callable[[], None]) -> None:
+        """Does the work, unless they are discarded: then there is nothing left that it would be done for."""
+        with self._lock:
+            if not self._is_discarded:
+                work()
+
+    def discard(self) -> None:
+        """Waits for whoever uses them right now."""
+        with self._lock:
+            self._is_discarded = True
 
 
 class SmallFile:
@@ -60,6 +84,7 @@ class SyncJob:
     def __init__(
         self,
         files: Files,
+        names: Names,
         pinned: list[ManagedFile],
         directory: str | None,
         small_file: tuple[SmallFile, int, bytes] | None,
@@ -67,6 +92,7 @@ class SyncJob:
         truncations: int,
     ) -> None:
         self._files = files
+        self._names = names
         self.pinned = pinned
         self._handles: list[File] = [managed.pin() for managed in pinned]
         self._directory = directory
@@ -86,8 +112,10 @@ class SyncJob:
         """Blocks until all is on the disk.  The epoch history goes first: durable data implies its epoch."""
         if self._small_file is not None:
             file, version, data = self._small_file
-            file.write(version, data)
-        self._files.sync_all(self._handles, [self._directory] if self._directory else [])
+            self._names.use(lambda: file.write(version, data))
+        self._files.sync_all(self._handles)
+        if self._directory is not None:
+            self._names.use(partial(self._files.sync_directory, self._directory))
 
     def release(self) -> None:
         for managed in self.pinned:
@@ -95,33 +123,33 @@ class SyncJob:
 
 
 class GroupSync:
-    """Runs a log's syncs one after the other and tells the waiters."""
+    """Runs a log's syncs one after the other and calls the waiters."""
 
-    def __init__(self, log: "PartitionLog", executor: Executor, rest: Rest | None = None) -> None:
+    def __init__(self, log: "PartitionLog", executor: Executor, pause: Pause | None = None) -> None:
         self._log = log
         self._executor = executor
-        self._rest = rest
+        self._pause = pause
         self._running = False
-        self._resting = False
+        self._is_paused = False
         self._wanted = False
         self._urgent = False
         self._waiters: list[tuple[int, int, Waiter]] = []
 
     def request(self, *, urgent: bool = True) -> None:
         """Everything appended so far shall be synced soon; at once if that is urgent and none runs."""
-        if self._running or (self._resting and not urgent):
+        if self._running or (self._is_paused and not urgent):
             self._wanted = True
             if urgent:
                 self._urgent = True
             return
-        self._resting = self._wanted = self._urgent = False
+        self._is_paused = self._wanted = self._urgent = False
         try:
             job = self._log.begin_sync()
         except DlogError as error:
-            self._tell_all(error)
+            self._notify_all(error)
             return
         if job is None:
-            self._tell_reached()
+            self._notify_reached()
             return
         self._running = True
         self._executor.run_blocking(job.run, lambda outcome: self._finished(job, outcome))
@@ -138,34 +166,34 @@ class GroupSync:
         self._running = False
         self._log.end_sync(job, succeeded=outcome.error is None)
         if outcome.error is not None:
-            self._tell_all(outcome.error)
+            self._notify_all(outcome.error)
             return
-        self._resting = self._rest is not None and self._wanted and not self._urgent
-        self._tell_reached()
-        if self._resting and self._rest is not None:
-            self._rest(self._rested)
+        self._is_paused = self._pause is not None and self._wanted and not self._urgent
+        self._notify_reached()
+        if self._is_paused and self._pause is not None:
+            self._pause(self._end_pause)
         elif (self._wanted or self._waiters) and not self._running:
             self.request()
 
-    def _rested(self) -> None:
-        """Of a rest that was ended this may end the next one early, which does no harm."""
-        if self._resting:
-            self._resting = False
+    def _end_pause(self) -> None:
+        """Ends a pause; one that was ended before may end the next one early, which does no harm."""
+        if self._is_paused:
+            self._is_paused = False
             if self._wanted or self._waiters:
                 self.request()
 
-    def _tell_reached(self) -> None:
+    def _notify_reached(self) -> None:
         log, waiting = self._log, self._waiters
         self._waiters = []
         for offset, truncations, waiter in waiting:
-            if offset > log.lowest_end_since(truncations):
+            if offset > log.find_lowest_end_since(truncations):
                 waiter(StorageError(f"offset {offset - 1} was truncated away before it was synced"))
             elif offset <= log.flushed_end_offset:
                 waiter(None)
             else:
                 self._waiters.append((offset, truncations, waiter))
 
-    def _tell_all(self, error: BaseException) -> None:
+    def _notify_all(self, error: BaseException) -> None:
         waiters, self._waiters = self._waiters, []
         for _, _, waiter in waiters:
             waiter(error)

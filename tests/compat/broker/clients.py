@@ -13,7 +13,7 @@ from typing import Any
 from tests.compat.broker.install import KAFKAJS
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 PROGRAMS: Mapping[str, list[str]] = {
     "confluent-kafka": [sys.executable, "-m", "tests.compat.broker.programs.confluent"],
     "aiokafka": [sys.executable, "-m", "tests.compat.broker.programs.aiokafka_client"],
@@ -55,7 +55,7 @@ class ClientProcess:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"op": op, **fields}) + "\n")
         self._process.stdin.flush()
-        line = self._answers.get(timeout=PATIENCE_SECONDS)
+        line = self._answers.get(timeout=TIMEOUT_SECONDS)
         assert line is not None, f"{self.name} ended; see {self._log.name}"
         answer = json.loads(line)
         if "error" in answer:
@@ -66,11 +66,11 @@ class ClientProcess:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(PATIENCE_SECONDS)
+            self._process.wait(TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._reader.join(PATIENCE_SECONDS)
+        self._reader.join(TIMEOUT_SECONDS)
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._log.close()

@@ -74,7 +74,7 @@ def corpus_for(client: str) -> list[Entry]:
 
 
 def largest_value() -> bytes:
-    """With this value and nothing else in it a batch is as large as the broker takes."""
+    """Returns a value with which, and nothing else in it, a batch is as large as the broker takes."""
     near = MESSAGE_BYTES_MAX - 100
     overhead = _batch_bytes(near) - near
     size = MESSAGE_BYTES_MAX - overhead

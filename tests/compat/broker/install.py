@@ -22,7 +22,7 @@ def missing_commands() -> list[str]:
 
 
 def is_kafkajs_installed() -> bool:
-    """As it is locked now, not as it was locked once."""
+    """Returns whether it is installed as it is locked now, not as it was locked once."""
     return STAMP.is_file() and STAMP.read_bytes() == LOCK.read_bytes()
 
 

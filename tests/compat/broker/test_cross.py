@@ -13,7 +13,7 @@ from tests.compat.broker.stored import batches
 
 
 def wrong_in(entries: list[Entry], found: Any) -> dict[str, list[str]]:
-    """By trait, what a reader made of a record that is not what was written."""
+    """Returns by trait what a reader made of a record that is not what was written."""
     if isinstance(found, Exception):
         return {entry.trait: [str(found)] for entry in entries}
     wrong: dict[str, list[str]] = {}

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from distributedlog.client.admin.admin import NewTopic
 from distributedlog.model.error_codes import ErrorCode
+from tests.bench.topics import make_topics
 from tests.compat.broker.clients import CLIENTS, ClientError, Clients
 from tests.compat.broker.corpus import CLIENT_BYTES_MAX, MESSAGE_BYTES_MAX, largest_value, record, text
 from tests.compat.broker.matrix import Noted
@@ -72,9 +74,11 @@ def test_an_idempotent_producer_has_an_id_and_numbers_what_it_sends(
 @every_client
 @pytest.mark.parametrize("acks", ["0", "1"])
 def test_fewer_acknowledgements_may_be_asked_for(
-    client: str, acks: str, clients: Clients, noted: Noted
+    client: str, acks: str, broker: dict[str, Any], clients: Clients, noted: Noted
 ) -> None:
     topic = f"acks-{acks}-{client}"
+    # With acks=0 nobody hears that a partition has no leader yet: what is sent before it leads is lost.
+    make_topics(broker["client"], NewTopic(topic, 1))
     with noted.cell(client, f"acks={acks}"):
         sent = [record(b"value %d" % number) for number in range(20)]
         offsets = produce(clients, client, topic, sent, acks=acks)["offsets"]

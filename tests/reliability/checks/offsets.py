@@ -7,7 +7,7 @@ from tests.reliability.history import History, Place
 
 
 def _observed(history: History) -> Iterator[tuple[Place, int, str]]:
-    """Of acknowledgements and of reads: an acknowledgement says too what stands where."""
+    """Yields what acknowledgements and reads say: an acknowledgement says too what stands where."""
     for send in history.acknowledged():
         if send.offset is not None:
             yield send.place, send.offset, send.value

@@ -47,7 +47,7 @@ class GroupMember:
         self.committing_ns: int | None = None
         """When the commit that is not answered yet was asked for."""
         self.read: dict[Place, int] = {}
-        """Up to where what was polled waits to be committed."""
+        """The offsets up to which what was polled waits to be committed."""
         settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "group.id": self.group,

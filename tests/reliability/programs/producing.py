@@ -15,7 +15,7 @@ from tests.reliability.programs.stopping import stopping
 from tests.reliability.programs.values import as_bytes, values_of
 
 UNDER_WAY_MAX = 10
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 REFUSALS = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_RECORD)
 
 
@@ -34,7 +34,7 @@ def main() -> None:
             "enable.idempotence": True,
             "acks": "all",
             "linger.ms": 2,
-            "message.timeout.ms": PATIENCE_SECONDS * 1000,
+            "message.timeout.ms": TIMEOUT_SECONDS * 1000,
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
             "retry.backoff.ms": 20,
@@ -60,7 +60,7 @@ def main() -> None:
         under_way += 1
         producer.produce(topic, as_bytes(value), partition=place.partition, on_delivery=delivered)
         producer.poll(0)
-    producer.flush(PATIENCE_SECONDS)
+    producer.flush(TIMEOUT_SECONDS)
     sys.exit(f"{name}: {fatal[0]}" if fatal else 0)
 
 

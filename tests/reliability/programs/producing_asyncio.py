@@ -17,7 +17,7 @@ from tests.reliability.programs.stopping import stopping
 from tests.reliability.programs.values import as_bytes, values_of
 
 UNDER_WAY_MAX = 10
-PATIENCE_MS = 60_000
+TIMEOUT_MS = 60_000
 
 
 async def send_one(producer: AIOKafkaProducer, journal: Journal, place: Place, value: str) -> None:
@@ -44,7 +44,7 @@ async def produce(bootstrap: str, values: Iterator[tuple[Place, str]], journal: 
         bootstrap_servers=bootstrap,
         enable_idempotence=True,
         linger_ms=2,
-        request_timeout_ms=PATIENCE_MS,
+        request_timeout_ms=TIMEOUT_MS,
         retry_backoff_ms=50,
     )
     async with producer, asyncio.TaskGroup() as senders:

@@ -14,7 +14,7 @@ class Stopping(threading.Event):
     doze_seconds = 0.0
 
     def doze(self) -> None:
-        """Between two polls: as long as it was told to."""
+        """Sleeps between two polls, as long as it was told to."""
         seconds, self.doze_seconds = self.doze_seconds, 0.0
         if seconds:
             time.sleep(seconds)

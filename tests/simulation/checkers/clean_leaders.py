@@ -4,10 +4,10 @@ One more may be elected: the last leader of a partition whose in-sync and eligib
 because everyone restarted uncleanly, the last of them perhaps with this very entry.
 """
 
-from distributedlog.controller.configs import UNCLEAN_ELECTION
 from distributedlog.controller.deltas import PartitionDelta
 from distributedlog.controller.image import MetadataImage, Partition, ResourceType
 from distributedlog.controller.records import NO_LEADER
+from distributedlog.model.cluster_settings import UNCLEAN_ELECTION
 from tests.simulation.checkers.control import ControlChecker, ControlView, Step
 
 

@@ -3,7 +3,7 @@ the last two of them (`stuck_reconciliation`, `replay_equals_state`)."""
 
 from collections import Counter
 
-from distributedlog.groups.consumer.topics import Slot, Slots
+from distributedlog.groups.consumer.topics import TopicIdPartition, TopicIdPartitions
 from tests.simulation.checkers.consumer_log import Said
 from tests.simulation.checkers.groups import Consumer, GroupsChecker, GroupsView
 
@@ -17,17 +17,17 @@ class TwoOwnersAtOnce(GroupsChecker):
     def on_entry(self, groups: set[str]) -> None:
         for group_id in groups:
             parts = self.view.consumer_log.groups[group_id].parts
-            holders = Counter(slot for part in parts.values() for slot in part.assigned | part.revoking)
-            twice = [slot for slot, count in holders.items() if count > 1]
+            holders = Counter(tp for part in parts.values() for tp in part.assigned | part.revoking)
+            twice = [tp for tp, count in holders.items() if count > 1]
             if twice:
                 self.fail(f"{group_id}: two members hold {sorted(twice)}")
 
-    def on_taken(self, consumer: Consumer, slots: Slots) -> None:
+    def on_taken(self, consumer: Consumer, tps: TopicIdPartitions) -> None:
         members = self.view.consumer_log.groups[consumer.group].said
         for other in self.view.consumers:
             if other is consumer or other.group != consumer.group or not other.is_alive:
                 continue
-            both = slots & other.owned
+            both = tps & other.owned
             if both and other.member_id in members:
                 self.fail(f"{consumer.name} takes {sorted(both)}, which {other.name} still reads")
 
@@ -83,14 +83,14 @@ class OnlyWhatIsSubscribed(GroupsChecker):
             for member_id, target in group.targets.items():
                 if member_id not in group.said:
                     self.fail(f"{group_id}: there is a target for {member_id}, who is no member")
-                topics = {self._topic(slot) for slot in target}
+                topics = {self._topic(tp) for tp in target}
                 if not topics <= group.topics_of(member_id):
                     self.fail(f"{group_id}: the target of {member_id} has {sorted(topics)}")
 
-    def on_taken(self, consumer: Consumer, slots: Slots) -> None:
-        other = [slot for slot in slots if not consumer.said.names(self._topic(slot))]
+    def on_taken(self, consumer: Consumer, tps: TopicIdPartitions) -> None:
+        other = [tp for tp in tps if not consumer.said.names(self._topic(tp))]
         if other:
             self.fail(f"{consumer.name} subscribes to {consumer.said}, and is given {sorted(other)}")
 
-    def _topic(self, slot: Slot) -> str:
-        return self.view.topic_names[slot.topic_id]
+    def _topic(self, tp: TopicIdPartition) -> str:
+        return self.view.topic_names[tp.topic_id]

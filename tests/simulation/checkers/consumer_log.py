@@ -6,7 +6,7 @@ An entry is looked at when all of its records are in: a coordinator writes what 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from distributedlog.groups.consumer.topics import NO_SLOTS, Slot, Slots
+from distributedlog.groups.consumer.topics import NO_PARTITIONS, TopicIdPartition, TopicIdPartitions
 from distributedlog.groups.records import ConsumerRecord, GroupRecord
 from distributedlog.protocol.messages import group_records as messages
 
@@ -22,8 +22,8 @@ class Part(NamedTuple):
     """A member's."""
 
     epoch: int
-    assigned: Slots
-    revoking: Slots
+    assigned: TopicIdPartitions
+    revoking: TopicIdPartitions
 
 
 class LoggedGroup:
@@ -32,7 +32,7 @@ class LoggedGroup:
         self.target_epoch = 0
         self.said: dict[str, Said] = {}
         self.parts: dict[str, Part] = {}
-        self.targets: dict[str, Slots] = {}
+        self.targets: dict[str, TopicIdPartitions] = {}
         self.patterns: dict[str, frozenset[str]] = {}
 
     def topics_of(self, member_id: str) -> frozenset[str]:
@@ -43,7 +43,7 @@ class LoggedGroup:
 class ConsumerLog:
     def __init__(self) -> None:
         self.groups: dict[str, LoggedGroup] = {}
-        self.written: set[tuple[str, str, int, Slots]] = set()
+        self.written: set[tuple[str, str, int, TopicIdPartitions]] = set()
         """Each part that a member ever had: the group, the member, its epoch and what was assigned."""
 
     def note(self, record: GroupRecord) -> None:
@@ -83,12 +83,12 @@ class ConsumerLog:
                 said = Said(frozenset(value.subscribed_topic_names), value.subscribed_topic_regex or "")
                 group.said[record.key.member_id] = said  # type: ignore[attr-defined]  # such keys have it
             case (_, messages.ConsumerGroupTargetAssignmentMemberValue() as value):
-                group.targets[record.key.member_id] = _slots(value.topic_partitions)  # type: ignore[attr-defined]
+                group.targets[record.key.member_id] = _partitions(value.topic_partitions)  # type: ignore[attr-defined]
             case (_, messages.ConsumerGroupCurrentMemberAssignmentValue() as value):
                 part = Part(
                     value.member_epoch,
-                    _slots(value.assigned_partitions),
-                    _slots(value.partitions_pending_revocation),
+                    _partitions(value.assigned_partitions),
+                    _partitions(value.partitions_pending_revocation),
                 )
                 key = record.key
                 assert isinstance(key, messages.ConsumerGroupCurrentMemberAssignmentKey)
@@ -96,7 +96,9 @@ class ConsumerLog:
                 self.written.add((key.group_id, key.member_id, part.epoch, part.assigned))
 
 
-def _slots(
+def _partitions(
     topics: Iterable[messages.CurrentPartitions] | Iterable[messages.TargetPartitions],
-) -> Slots:
-    return NO_SLOTS.union(Slot(each.topic_id, at) for each in topics for at in each.partitions)
+) -> TopicIdPartitions:
+    return NO_PARTITIONS.union(
+        TopicIdPartition(each.topic_id, at) for each in topics for at in each.partitions
+    )

@@ -52,7 +52,7 @@ class Administration:
     invoked_us: int
     completed_us: int | None = None
     outcome: str = "unknown"
-    """Or "ok", or "refused"."""
+    """The error's name, or "ok", or "refused"."""
     error: ErrorCode = ErrorCode.NONE
     topic_ids: tuple[Uuid, ...] = ()
     seen: MetadataImage | None = None
@@ -70,10 +70,10 @@ class Served(NamedTuple):
 
     node_id: int
     term: int
-    """In which it took itself for the controller when it was asked."""
+    """The term in which it took itself for the controller when it was asked."""
     asked_us: int
     asked_ms: int
-    """On the controller's own clock."""
+    """The time on the controller's own clock."""
     request: Request
     response: Response
     refusal: BaseException | None

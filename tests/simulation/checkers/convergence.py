@@ -1,17 +1,17 @@
 """Progress after healing: a while after the last fault the cluster is whole again, and does what it is asked.
 
-One controller is in charge; whoever lives is let in and whoever does not is fenced; every partition that
+One controller is active; whoever lives is unfenced and whoever does not is fenced; every partition that
 could have a leader has one; all nodes show what was committed a moment ago; and a request that was made after
 the healing was carried out.
 """
 
 from collections.abc import Collection, Mapping
 
-from distributedlog.broker.lifecycle import LifeState
-from distributedlog.controller.configs import UNCLEAN_ELECTION
+from distributedlog.broker.cluster.lifecycle import LifecycleState
 from distributedlog.controller.elections import all_partitions
 from distributedlog.controller.image import MetadataImage, Partition, ResourceType
 from distributedlog.controller.records import NO_LEADER
+from distributedlog.model.cluster_settings import UNCLEAN_ELECTION
 from tests.simulation.checkers.control import Administration, ControlChecker, ControlView
 
 SPREAD_US_MAX = 1_000_000
@@ -27,7 +27,7 @@ class Convergence(ControlChecker):
         """Who takes itself for the controller; this and the next two are given by the cluster at the end."""
         self.images: Mapping[int, MetadataImage] = {}
         """What each living node shows."""
-        self.living: Mapping[int, LifeState | None] = {}
+        self.living: Mapping[int, LifecycleState | None] = {}
         """How each broker sees itself; None: its process is gone."""
 
     def healed(self) -> None:
@@ -37,7 +37,7 @@ class Convergence(ControlChecker):
         if self._healed_us is None:
             return
         if len(self.active) != 1:
-            self.fail(f"{sorted(self.active)} are in charge")
+            self.fail(f"{sorted(self.active)} are active")
         truth, old = self.view.steps[-1].after, self.view.now_us - SPREAD_US_MAX
         settled = max((step.offset for step in self.view.steps if step.time_us < old), default=-1)
         behind = sorted(node_id for node_id, image in self.images.items() if image.offset < settled)
@@ -57,7 +57,7 @@ class Convergence(ControlChecker):
             broker = truth.brokers.get(broker_id)
             if state is None and broker is not None and not broker.fenced:
                 self.fail(f"broker {broker_id} is gone, and is not fenced")
-            if state is not None and (state is not LifeState.SERVING or not truth.is_active(broker_id)):
+            if state is not None and (state is not LifecycleState.RUNNING or not truth.is_active(broker_id)):
                 self.fail(f"broker {broker_id} lives, takes itself for {state.value}, and is {broker}")
 
 

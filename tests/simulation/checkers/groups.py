@@ -7,7 +7,7 @@ What it is told of the log is what was committed, decoded from the bytes that al
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NoReturn, Protocol
 
-from distributedlog.groups.consumer.topics import Slots
+from distributedlog.groups.consumer.topics import TopicIdPartitions
 from distributedlog.groups.records import GroupRecord
 from distributedlog.model.ids import TopicPartition, Uuid
 from tests.simulation.checkers import InvariantError
@@ -15,7 +15,7 @@ from tests.simulation.checkers.consumer_log import ConsumerLog
 
 Encoded = tuple[bytes, bytes | None]
 """A record."""
-Offsets = Mapping[TopicPartition, int]
+CommittedOffsets = Mapping[TopicPartition, int]
 
 
 class Member(Protocol):
@@ -46,8 +46,8 @@ class Consumer(Protocol):
     group: str
     member_id: str
     epoch: int
-    assigned: Slots
-    owned: Slots
+    assigned: TopicIdPartitions
+    owned: TopicIdPartitions
     is_alive: bool
     is_working: bool
     acknowledged_us: int
@@ -99,11 +99,16 @@ class GroupsChecker:
     def on_consumer_told(self, consumer: Consumer) -> None:
         """A member of the new protocol was told what is assigned to it."""
 
-    def on_taken(self, consumer: Consumer, slots: Slots) -> None:
+    def on_taken(self, consumer: Consumer, tps: TopicIdPartitions) -> None:
         """It reads these from now on."""
 
-    def on_read(self, who: str, wanted: Sequence[TopicPartition], found: Offsets, before: Offsets) -> None:
+    def on_read(
+        self, who: str, wanted: Sequence[TopicPartition], found: CommittedOffsets, before: CommittedOffsets
+    ) -> None:
         """A member read where its group stands; `before` was acknowledged before it asked."""
+
+    def on_probe(self, broker_id: int, group: str, found: CommittedOffsets, before: CommittedOffsets) -> None:
+        """A broker answered somebody who asks all of them; `before` was acknowledged before it was asked."""
 
     def finish(self, members: Sequence[Member]) -> None:
         """The run is over."""

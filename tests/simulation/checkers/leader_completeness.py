@@ -18,7 +18,7 @@ class LeaderCompleteness(Checker):
             self._committed_index, self._committed_term = after, term
 
     def on_leader(self, node: RaftNode, term: int) -> None:
-        """With log matching, having the last committed entry is having all."""
+        """Checks the last committed entry: with log matching, having it is having all."""
         log = node.core.log
         if log.base_index < self._committed_index and not log.matches(
             self._committed_index, self._committed_term

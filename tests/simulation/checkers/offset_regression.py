@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from distributedlog.groups.records import GroupRecord, OffsetRecord
 from distributedlog.model.ids import TopicPartition
-from tests.simulation.checkers.groups import GroupsChecker, GroupsView, Offsets
+from tests.simulation.checkers.groups import CommittedOffsets, GroupsChecker, GroupsView
 
 NO_POSITION = -1
 
@@ -36,7 +36,9 @@ class OffsetRegression(GroupsChecker):
             )
         self._stands[group, partition] = record.value.offset, record.value.metadata
 
-    def on_read(self, who: str, wanted: Sequence[TopicPartition], found: Offsets, before: Offsets) -> None:
+    def on_read(
+        self, who: str, wanted: Sequence[TopicPartition], found: CommittedOffsets, before: CommittedOffsets
+    ) -> None:
         for partition in wanted:
             told, acknowledged = found.get(partition, NO_POSITION), before.get(partition, NO_POSITION)
             if told < acknowledged:

@@ -14,7 +14,7 @@ class OneController(ControlChecker):
 
     def on_active(self, node_id: int, term: int) -> None:
         if self._active.setdefault(term, node_id) != node_id:
-            self.fail(f"nodes {self._active[term]} and {node_id} are both in charge in term {term}")
+            self.fail(f"nodes {self._active[term]} and {node_id} are both active in term {term}")
 
     def on_commit(self, step: Step) -> None:
         for record, _ in step.records:
@@ -24,4 +24,4 @@ class OneController(ControlChecker):
         if writer is None:
             self.fail(f"the entry {step.offset} of term {step.term} comes before its controller said so")
         if self._active.get(step.term) != writer:
-            self.fail(f"node {writer} wrote in term {step.term}, where {self._active} were in charge")
+            self.fail(f"node {writer} wrote in term {step.term}, where {self._active} were active")

@@ -18,9 +18,9 @@ class OneProcess(ControlChecker):
         super().__init__(view)
         self._session_timeout_ms = session_timeout_ms
         self._incarnations: dict[tuple[int, int], Uuid] = {}
-        """Of broker and epoch."""
+        """The incarnations by broker and epoch."""
         self._heard: dict[tuple[int, int], tuple[Uuid, int]] = {}
-        """By term and broker: which process was heard last, and when by the controller's clock."""
+        """Which process was heard last, and when by the controller's clock, by term and broker."""
 
     def on_active(self, node_id: int, term: int) -> None:
         """What a controller has heard is lost with its machine, also if it takes charge in the same term."""

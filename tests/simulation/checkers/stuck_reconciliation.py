@@ -7,7 +7,7 @@ subscribes to is read by one of its subscribers; and whoever reads has had a com
 from collections import Counter
 from collections.abc import Sequence
 
-from distributedlog.groups.consumer.topics import Slot
+from distributedlog.groups.consumer.topics import TopicIdPartition
 from tests.simulation.checkers.groups import Consumer, GroupsChecker, GroupsView
 
 
@@ -45,14 +45,14 @@ class StuckReconciliation(GroupsChecker):
 
     def _check_parts(self, group: str, living: list[Consumer]) -> None:
         wanted = [
-            Slot(topic_id, partition)
+            TopicIdPartition(topic_id, partition)
             for topic_id, topic in self.view.topic_names.items()
             if any(each.subscription.names(topic) for each in living)
             for partition in range(self.view.partition_count(topic_id))
         ]
-        owned = Counter(slot for each in living for slot in each.owned)
+        owned = Counter(tp for each in living for tp in each.owned)
         if owned != Counter(wanted):
             self.fail(f"{group}: its partitions are read {sorted(owned.items())}")
         for each in living:
-            if not all(each.subscription.names(self.view.topic_names[slot.topic_id]) for slot in each.owned):
+            if not all(each.subscription.names(self.view.topic_names[tp.topic_id]) for tp in each.owned):
                 self.fail(f"{each.name} reads {sorted(each.owned)} and subscribes to {each.subscription}")

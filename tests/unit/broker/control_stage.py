@@ -8,9 +8,9 @@ progress: its controller looks when the test says so.
 from collections import deque
 from collections.abc import Callable
 
-from distributedlog.broker.controller_driver import ControllerDriver
-from distributedlog.broker.metadata import MetadataReplica
-from distributedlog.broker.raft_driver import RaftDriver
+from distributedlog.broker.cluster.metadata import MetadataReplica
+from distributedlog.broker.cluster.raft_driver import RaftDriver
+from distributedlog.broker.coordination.controller_driver import ControllerDriver
 from distributedlog.control.contract import ControllerReply
 from distributedlog.controller.configs import ConfigEdit, ControllerConfig
 from distributedlog.controller.features import LEVEL_MAX, LEVEL_MIN, METADATA_FEATURE
@@ -30,12 +30,11 @@ from distributedlog.controller.requests import (
 from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.ids import Uuid
 from distributedlog.ports.executor import Outcome
-from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.ports.transport import Receive
 from distributedlog.raft import Membership, RaftConfig, Role, codec
 from distributedlog.raft.messages import TimeoutNow
 from distributedlog.statemachine.runtime import RuntimeLimits
-from tests.simulation.clock import ManualClock
+from tests.simulation.clock import ManualClock, SeededRandomness
 from tests.simulation.disk import SimDisk
 from tests.simulation.executor import StepExecutor
 from tests.simulation.raft_storage import DiskRaftStorage
@@ -91,7 +90,7 @@ class Node:
         self._quorum = quorum
         self._wired = wired
         self.controller = ControllerDriver(
-            ControllerConfig(controller_id=node_id, cluster_id=cluster, session_timeout_ms=SESSION_MS),
+            ControllerConfig(controller_id=node_id, cluster_id=cluster),
             SeededRandomness(node_id),
             self.replica,
             clock=quorum.timers.clock,

@@ -1,19 +1,20 @@
 """A broker's group coordinators on real partitions of a simulated disk.  Syncs, loading and time go on when
 the test says."""
 
-from distributedlog.broker.coordinators import GroupCoordinators
+from distributedlog.broker.cluster.lease_grant import LeaseGrant
+from distributedlog.broker.coordination.coordinators import GroupCoordinators
+from distributedlog.broker.coordination.lease import CoordinatorLease
 from distributedlog.groups.config import GroupConfig
-from distributedlog.groups.placement import OFFSETS_TOPIC
 from distributedlog.groups.requests import (
     CommitRequest,
+    CommittedOffset,
     FetchOffsetsReply,
     FetchOffsetsRequest,
     JoinReply,
     JoinRequest,
-    Offer,
-    Position,
     Reply,
     Request,
+    SupportedProtocol,
     SyncReply,
     SyncRequest,
 )
@@ -21,14 +22,16 @@ from distributedlog.model.config import LogConfig
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
+from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.ports.executor import Outcome
-from distributedlog.ports.randomness import SeededRandomness
+from tests.simulation.clock import SeededRandomness
 from tests.unit.broker.partition_stage import Stage
 
 GROUP = "g"
 OFFSETS_NUMBER, TOPIC_NUMBER = 50, 1
 DEADLINE_MS = 30_000
 SESSION_MS = 10_000
+FOR_EVER = LeaseGrant(1 << 62, settled_offset=1 << 62)
 
 
 class Told:
@@ -75,11 +78,21 @@ class GroupStage:
         self.metadata = self.stage.metadata
         self.metadata.create("t", TOPIC_NUMBER)
         self.metadata.create(OFFSETS_TOPIC, OFFSETS_NUMBER, partitions)
-        self.lease_end_ms = 1 << 62
+        self.awaited: list[int] = []
+        """Offsets of which coordinators wait to hear that they are settled."""
+        self.applied: list[tuple[int, bool]] = []
         self.attach()
 
     def attach(self) -> None:
-        """The coordinators of the process that has just begun."""
+        """The coordinators of the process that has just begun; no predecessor of theirs is left."""
+        self.lease = CoordinatorLease(
+            lambda: self.metadata.image,
+            clock=self.stage.clock,
+            scheduler=self.stage.scheduler,
+            tell_applied=lambda offset, is_urgent: self.applied.append((offset, is_urgent)),
+            await_settled=self.awaited.append,
+        )
+        self.lease.take(FOR_EVER)
         self.groups = self.new_coordinators()
         self.stage.apply()
 
@@ -92,7 +105,7 @@ class GroupStage:
             scheduler=self.stage.scheduler,
             executor=self.stage.executor,
             randomness=SeededRandomness(1),
-            lease_end_ms=lambda: self.lease_end_ms,
+            lease=self.lease,
         )
 
     def restart(self) -> None:
@@ -109,7 +122,7 @@ class GroupStage:
         return told
 
     def commit(self, offset: int, group: str = GROUP, *, partition: int = 0, topic: str = "t") -> Told:
-        position = Position(TopicPartition(topic, partition), offset, -1, "")
+        position = CommittedOffset(TopicPartition(topic, partition), offset, -1, "")
         return self.ask(CommitRequest(group, "", None, -1, (position,)), group)
 
     def fetch(self, group: str = GROUP) -> Told:
@@ -118,10 +131,10 @@ class GroupStage:
     def committed(self, group: str = GROUP) -> list[int]:
         reply = self.fetch(group).reply
         assert isinstance(reply, FetchOffsetsReply)
-        return [each.offset for each in reply.positions]
+        return [each.offset for each in reply.offsets]
 
     def join(self, member_id: str = "") -> Told:
-        offers = (Offer("range", b""),)
+        protocols = (SupportedProtocol("range", b""),)
         return self.ask(
             JoinRequest(
                 GROUP,
@@ -132,7 +145,7 @@ class GroupStage:
                 SESSION_MS,
                 60_000,
                 "consumer",
-                offers,
+                protocols,
                 0,
                 must_know_id=False,
             )

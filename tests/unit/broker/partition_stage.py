@@ -5,8 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from distributedlog.broker.partitions import PartitionSet
-from distributedlog.broker.settings import NodeSettings
+from distributedlog.broker.replicas.partitions import PartitionSet
 from distributedlog.controller.image import MetadataImage, ResourceType
 from distributedlog.controller.records import (
     NO_LEADER_CHANGE,
@@ -22,12 +21,12 @@ from distributedlog.model.errors import StorageError
 from distributedlog.model.ids import Uuid
 from distributedlog.ports.disk import Disk
 from distributedlog.ports.executor import Executor
-from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.protocol.schema import Message
 from distributedlog.replication.partition import Partition
+from distributedlog.settings.node_settings import NodeSettings
 from distributedlog.storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, encode_meta_properties
 from distributedlog.storage.files import Files
-from tests.simulation.clock import ManualClock
+from tests.simulation.clock import ManualClock, SeededRandomness
 from tests.simulation.disk import SimDisk
 from tests.simulation.executor import StepExecutor
 from tests.unit.storage.support import NOW_MS
@@ -123,7 +122,7 @@ class Metadata:
         isr: list[int] | None = None,
         leader: int = NO_LEADER_CHANGE,
     ) -> MetadataImage:
-        """Of partition 0.  Another leader, also the same one again, makes another epoch."""
+        """Changes partition 0.  Another leader, also the same one again, makes another epoch."""
         return self.apply(
             PartitionChanged(
                 partition_id=0, topic_id=topic_id(number), replicas=replicas, isr=isr, leader=leader
@@ -144,9 +143,11 @@ class Stage:
         log: LogConfig | None = None,
         root: str = ROOT,
         executor: Executor | None = None,
+        maker: Executor | None = None,
         start: bool = True,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        self.maker = maker
         self.sim = SimDisk()
         self.changes = settings or {}
         self.disk: Disk = disk if disk is not None else self.sim
@@ -182,6 +183,7 @@ class Stage:
             executor=self.fixed_executor or self.executor,
             on_failure=self.failures.append,
             image=self.metadata.image,
+            maker=self.maker,
         )
         if start:
             self.partitions.start()

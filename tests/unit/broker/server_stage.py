@@ -1,37 +1,54 @@
-"""A Kafka server on the loop of the test, handlers that the test directs, and clients on real sockets."""
+"""A Kafka server on the loop of the test, handlers that the test directs, and clients on real sockets.
+
+`MEMORY` is the same without sockets and in virtual time.
+"""
 
 import asyncio
+import os
+import random
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from distributedlog.broker.addresses import Listener
-from distributedlog.broker.admission import ServerLimits
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import Answer, Handlers
-from distributedlog.broker.metadata import MetadataReplica
-from distributedlog.broker.quotas import ClientQuotas
-from distributedlog.broker.server import KafkaServer
+from distributedlog.broker.cluster.metadata import MetadataReplica
+from distributedlog.broker.net.acceptor import Acceptor
+from distributedlog.broker.net.admission import ServerLimits
+from distributedlog.broker.net.channel import SocketChannel
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import HandlerResponse, Handlers, Order
+from distributedlog.broker.net.server import KafkaServer
+from distributedlog.broker.peers.authentication import SecretHolder
+from distributedlog.broker.quotas.client_quotas import ClientQuotas
 from distributedlog.broker.services import Services
-from distributedlog.broker.settings import NodeSettings
+from distributedlog.model.cluster_secret import ClusterSecrets
 from distributedlog.ports.clock import Clock, SystemClock
 from distributedlog.protocol.codec import join_parts
 from distributedlog.protocol.framing import FrameReader, decode_response, encode_request
 from distributedlog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from distributedlog.protocol.schema import Message
+from distributedlog.settings.addresses import Listener
+from distributedlog.settings.node_settings import NodeSettings
+from tests.simulation.net.channel import WINDOW_BYTES, MemoryAcceptor, MemoryChannel
+from tests.simulation.net.virtual_loop import VirtualClock, VirtualLoop
 
-SECONDS_MAX = 20
+SECONDS_MAX = 120
 PATIENT = ServerLimits(tick_ms=5)
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
     """Runs a test's story; one that hangs fails."""
+    asyncio.run(_bounded(story))
 
-    async def bounded() -> None:
-        async with asyncio.timeout(SECONDS_MAX):
-            await story
 
-    asyncio.run(bounded())
+async def _bounded(story: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.timeout(SECONDS_MAX):
+        await story
+
+
+def run_virtually(story: Coroutine[Any, Any, None]) -> None:
+    """Runs a test's story in virtual time; one that hangs fails at once."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(story)
 
 
 def settings_on(*names: str) -> NodeSettings:
@@ -48,8 +65,11 @@ class HurriedClock(SystemClock):
         return super().monotonic_ms() + self.ahead_ms
 
 
+SECRET_HOLDER = SecretHolder("cluster", 1, lambda: ClusterSecrets((bytes(range(32)),)), os.urandom)
+
+
 def bare_services(settings: NodeSettings, clock: Clock | None = None) -> Services:
-    """For handlers that use none of it but the clock; the cluster is empty."""
+    """Returns services for handlers that use none of it but the clock; the cluster is empty."""
     nothing = cast(Any, None)
     return Services(
         settings=settings,
@@ -57,12 +77,20 @@ def bare_services(settings: NodeSettings, clock: Clock | None = None) -> Service
         metadata=MetadataReplica(),
         controller=nothing,
         partitions=nothing,
-        delayed=nothing,
+        purgatory=nothing,
+        searches=nothing,
+        preparations=nothing,
         fetch_sessions=nothing,
         producer_ids=nothing,
         groups=nothing,
         metrics=nothing,
+        secret_holder=SECRET_HOLDER,
     )
+
+
+def unwatched(ours: socket.socket) -> SocketChannel:
+    """A channel that nobody asks whether it is ready."""
+    return SocketChannel(ours, cast(asyncio.AbstractEventLoop, None))
 
 
 class Counts:
@@ -74,7 +102,7 @@ class Counts:
         self.received: list[tuple[str, int, int]] = []
         self.answered: list[tuple[str, int]] = []
         self.out_bytes = 0
-        self.parked_now = 0
+        self.delayed_now = 0
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
     def _look(self) -> None:
@@ -113,12 +141,12 @@ class Counts:
         self.out_bytes += n
         self._look()
 
-    def parked(self, delta: int) -> None:
-        self.parked_now += delta
+    def requests_delayed(self, delta: int) -> None:
+        self.delayed_now += delta
         self._look()
 
 
-Reply = Callable[[HeartbeatRequest, RequestContext], Answer]
+Reply = Callable[[HeartbeatRequest, RequestContext], HandlerResponse]
 
 
 class Stage:
@@ -132,6 +160,7 @@ class Stage:
         warmer: Any = None,
         clock: Clock | None = None,
         quotas: ClientQuotas | None = None,
+        order: Order = Order.PIPELINED,
     ) -> None:
         self.reply: Reply = lambda request, context: answer(0)
         self.begun: list[str] = []
@@ -139,12 +168,14 @@ class Stage:
         self.counts = Counts()
         self.clients: list[Client] = []
         self.handlers = handlers or Handlers()
-        self.handlers.handles(HeartbeatRequest, versions=(0, 3))(self._handle)
+        self.handlers.handles(HeartbeatRequest, versions=(0, 3), order=order)(self._handle)
         settings = settings_on(*names)
+        self.acceptor = self._make_acceptor(*names)
         self.server = KafkaServer(
             settings,
-            bare_services(settings, clock),
+            bare_services(settings, clock or self._make_clock()),
             asyncio.get_running_loop(),
+            acceptor=self.acceptor,
             handlers=self.handlers,
             metrics=self.counts,
             limits=limits,
@@ -153,7 +184,9 @@ class Stage:
         )
         self.server.start()
 
-    def _handle(self, services: Services, request: HeartbeatRequest, context: RequestContext) -> Answer:
+    def _handle(
+        self, services: Services, request: HeartbeatRequest, context: RequestContext
+    ) -> HandlerResponse:
         self.begun.append(request.group_id)
         self.contexts.append(context)
         return self.reply(request, context)
@@ -167,14 +200,48 @@ class Stage:
         await self.server.stop(0)
         assert self.server.connections == 0
         assert self.server.in_flight_bytes == 0
-        assert self.counts.parked_now == 0
+        assert self.counts.delayed_now == 0
         assert len(self.counts.opened) == len(self.counts.closed)
+
+    def _make_acceptor(self, *names: str) -> Acceptor | None:
+        """The server makes its own."""
+
+    def _make_clock(self) -> Clock:
+        return SystemClock()
 
     async def connect(self, listener: str = "PLAINTEXT", **options: int) -> "Client":
         client = Client(**options)
         self.clients.append(client)
         await client.connect(self.server.addresses[listener].port)
         return client
+
+
+class MemoryStage(Stage):
+    """The same on channels in memory, with small windows and partial sends, on a loop in virtual time."""
+
+    def _make_acceptor(self, *names: str) -> Acceptor:
+        return MemoryAcceptor(asyncio.get_running_loop(), names or ("PLAINTEXT",))
+
+    def _make_clock(self) -> Clock:
+        return VirtualClock(asyncio.get_running_loop())
+
+    async def connect(self, listener: str = "PLAINTEXT", **options: int) -> "MemoryClient":
+        assert isinstance(self.acceptor, MemoryAcceptor)
+        window_bytes = options.get("receive_bytes", WINDOW_BYTES)
+        chance = random.Random(options.get("seed", len(self.clients)))
+        client = MemoryClient(self.acceptor.connect(listener, window_bytes=window_bytes, chance=chance))
+        self.clients.append(client)
+        return client
+
+
+class Network(NamedTuple):
+    """What a test of connections runs on."""
+
+    stage: type[Stage]
+    run: Callable[[Coroutine[Any, Any, None]], None]
+
+
+NETWORKS = {"sockets": Network(Stage, run), "memory": Network(MemoryStage, run_virtually)}
 
 
 def answer(error_code: int) -> HeartbeatResponse:
@@ -205,9 +272,13 @@ class Client:
     async def send(self, data: bytes) -> None:
         await self._loop.sock_sendall(self.socket, data)
 
+    async def receive(self, bytes_max: int = 1 << 20) -> bytes:
+        """What is here, once something is; nothing at the end of the stream."""
+        return await self._loop.sock_recv(self.socket, bytes_max)
+
     async def frame(self) -> bytearray:
         while not self._frames:
-            received = await self._loop.sock_recv(self.socket, 1 << 20)
+            received = await self.receive()
             if not received:
                 raise EOFError
             self._frames += self._reader.receive(received)
@@ -225,7 +296,7 @@ class Client:
     async def is_cut(self) -> bool:
         """Waits for the end of the stream, throwing away what comes before it."""
         try:
-            while await self._loop.sock_recv(self.socket, 1 << 20):
+            while await self.receive():
                 pass
         except ConnectionError:
             pass
@@ -233,6 +304,41 @@ class Client:
 
     def close(self) -> None:
         self.socket.close()
+
+
+class MemoryClient(Client):
+    """The same on a channel in memory."""
+
+    def __init__(self, channel: MemoryChannel) -> None:
+        super().__init__()
+        self.socket.close()
+        self.channel = channel
+
+    async def send(self, data: bytes) -> None:
+        while data:
+            try:
+                data = data[self.channel.send([data]) :]
+            except BlockingIOError:
+                await self._until(self.channel.notify_writable)
+
+    async def receive(self, bytes_max: int = 1 << 20) -> bytes:
+        buffer = bytearray(min(bytes_max, WINDOW_BYTES))
+        while True:
+            try:
+                return bytes(buffer[: self.channel.receive_into(buffer)])
+            except BlockingIOError:
+                await self._until(self.channel.notify_readable)
+
+    async def _until(self, notify: Callable[[Callable[[], None] | None], None]) -> None:
+        ready = self._loop.create_future()
+        notify(lambda: None if ready.done() else ready.set_result(None))
+        try:
+            await ready
+        finally:
+            notify(None)
+
+    def close(self) -> None:
+        self.channel.close()
 
 
 class Later:

@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from distributedlog.broker.addresses import Endpoint
 from distributedlog.broker.data_plane import DataPlane, TimedExecutor, advertised
 from distributedlog.broker.loops import LoopScheduler
-from distributedlog.broker.metrics import BrokerMetrics
-from distributedlog.broker.settings_loading import load_settings
+from distributedlog.broker.observability.metrics import BrokerMetrics
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import SystemDisk
-from distributedlog.ports.executor import InlineExecutor, Outcome
-from distributedlog.ports.randomness import SeededRandomness
+from distributedlog.ports.executor import Outcome
+from distributedlog.settings.addresses import Endpoint
+from distributedlog.settings.loading import load_settings
+from tests.simulation.clock import SeededRandomness
+from tests.simulation.executor import InlineExecutor
+from tests.unit.broker.server_stage import SECRET_HOLDER
 
 
 def test_a_port_that_was_chosen_free_is_advertised_as_what_it_became() -> None:
@@ -65,6 +67,7 @@ def test_a_scrape_shows_the_partitions(tmp_path: Path) -> None:
             clock=SystemClock(),
             randomness=SeededRandomness(1),
             metrics=metrics,
+            secrets=SECRET_HOLDER.secrets,
             failed=lambda error: pytest.fail(str(error)),
         )
         values = {

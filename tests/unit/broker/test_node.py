@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from distributedlog.broker.lifecycle import LifeState
+from distributedlog.broker.cluster.lifecycle import LifecycleState
 from distributedlog.broker.node import EXIT_OK, Node
 from distributedlog.broker.ready import ReadyReport
-from distributedlog.broker.settings import NodeSettings
-from distributedlog.broker.settings_loading import load_settings
+from distributedlog.settings.loading import load_settings
+from distributedlog.settings.node_settings import NodeSettings
 
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 def settings_in(directory: Path, **given: str) -> NodeSettings:
     free = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(directory / "data")}
-    free |= {f"{plane}.listener": "127.0.0.1:0" for plane in ("control", "gateway", "ops")}
+    free |= {f"{plane}.listener": "127.0.0.1:0" for plane in ("control", "ops")}
     return load_settings(None, {**free, **{k.replace("_", "."): v for k, v in given.items()}}, {})
 
 
@@ -26,7 +26,7 @@ def accepts(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_clients_are_not_accepted_before_the_broker_is_let_in(
+def test_clients_are_not_accepted_before_the_broker_is_unfenced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that asks a fenced broker for brokers finds none, and forgets the only one it knew."""
@@ -34,23 +34,23 @@ def test_clients_are_not_accepted_before_the_broker_is_let_in(
     async def story() -> tuple[list[bool], bool, int]:
         node = Node(settings_in(tmp_path), asyncio.get_running_loop())
         before: list[bool] = []
-        changed = node._life_changed
+        changed = node._lifecycle_changed
 
-        def watched(state: LifeState) -> None:
+        def watched(state: LifecycleState, epoch: int) -> None:
             assert node._data is not None
             before.append(accepts(int(node._data.client_address.rsplit(":", 1)[1])))
-            changed(state)
+            changed(state, epoch)
 
-        monkeypatch.setattr(node, "_life_changed", watched)
+        monkeypatch.setattr(node, "_lifecycle_changed", watched)
         ready: asyncio.Future[ReadyReport] = asyncio.get_running_loop().create_future()
         running = asyncio.create_task(node.run(ready.set_result))
-        report = await asyncio.wait_for(ready, PATIENCE_SECONDS)
+        report = await asyncio.wait_for(ready, TIMEOUT_SECONDS)
         assert report.client is not None
         after = accepts(int(report.client.rsplit(":", 1)[1]))
         node.stop()
-        return before[:2], after, await asyncio.wait_for(running, PATIENCE_SECONDS)
+        return before[:2], after, await asyncio.wait_for(running, TIMEOUT_SECONDS)
 
     before, after, code = asyncio.run(story())
-    assert before == [False, False], "fenced, and let in but not accepting yet"
+    assert before == [False, False], "fenced, and unfenced but not accepting yet"
     assert after
     assert code == EXIT_OK

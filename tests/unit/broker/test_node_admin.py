@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from distributedlog.client.admin import Admin, NewTopic
-from distributedlog.client.config_admin import CLUSTER_DEFAULT, edits, of_broker, of_topic
+from distributedlog.client.admin.admin import Admin, NewTopic
+from distributedlog.client.admin.configs import CLUSTER_DEFAULT, ConfigSource, edits, of_broker, of_topic
+from distributedlog.client.admin.quotas import QuotaChange, QuotaComponent, QuotaEntity, QuotaMatch
+from distributedlog.client.admin.topics import UP_TO_THE_END
 from distributedlog.client.consumer import Consumer
 from distributedlog.client.producer import Producer
-from distributedlog.client.quota_admin import QuotaChange, QuotaComponent, QuotaEntity, QuotaMatch
-from distributedlog.client.topic_admin import UP_TO_THE_END
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     ConfigError,
@@ -29,7 +29,7 @@ FIRST = TopicPartition("orders", 0)
 NODE_ID = 1
 VALUE = b"v" * 100
 RECORD = Record(VALUE)
-PATIENCE_MS = 5_000
+TIMEOUT_MS = 5_000
 
 
 async def filled(admin: Admin, records: int = 10) -> None:
@@ -108,7 +108,7 @@ def test_partitions_are_added_records_deleted_and_leaders_elected(tmp_path: Path
             assert (await admin.offset_ranges([topic]))[FIRST] == (10, 10)
 
             elected = await admin.elect_leaders([FIRST])
-            assert str(elected[FIRST]).endswith("ELECTION_NOT_NEEDED")
+            assert str(elected[FIRST]).endswith("(ELECTION_NOT_NEEDED)")
             assert await admin.elect_leaders() == {}
 
     run(story())
@@ -137,7 +137,7 @@ def test_settings_are_told_altered_and_refused(tmp_path: Path) -> None:
             assert all(each.documentation for each in entries)
             assert told["retention.ms"].synonyms[0].value == "5000"
             (one,) = await admin.describe_configs(broker, ["log.retention.bytes"]) or ()
-            assert (one.value, one.is_set_while_running) == ("77", True)
+            assert (one.value, one.source) == ("77", ConfigSource.BROKER)
             resources = await admin.list_config_resources()
             assert {topic, broker, CLUSTER_DEFAULT} <= set(resources) | {CLUSTER_DEFAULT}
 
@@ -210,8 +210,8 @@ def test_who_used_ten_seconds_worth_waits_for_what_is_above_it(tmp_path: Path, k
             if key == "consumer_byte_rate":
                 began_s = loop.time()
             async with Consumer(admin.cluster) as consumer:
-                consumer.begin_at({FIRST: 0})
-                assert await consumer.poll(PATIENCE_MS)
+                consumer.seek({FIRST: 0})
+                assert await consumer.poll(TIMEOUT_MS)
             await admin.list_topics()  # on the same connection, which is muted meanwhile
             assert loop.time() - began_s >= 0.2
 

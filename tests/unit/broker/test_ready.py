@@ -8,7 +8,7 @@ import pytest
 
 from distributedlog.broker.ready import ReadyReport, write_file_atomically, write_to_descriptor
 
-REPORT = ReadyReport(1, 123, "127.0.0.1:9092", "127.0.0.1:9093", None, "127.0.0.1:9644", "/var/lib/dlog")
+REPORT = ReadyReport(1, 123, "127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:9644", "/var/lib/dlog")
 
 
 def test_a_report_is_one_json_line_with_null_for_what_is_off() -> None:
@@ -18,7 +18,6 @@ def test_a_report_is_one_json_line_with_null_for_what_is_off() -> None:
         "pid": 123,
         "client": "127.0.0.1:9092",
         "control": "127.0.0.1:9093",
-        "gateway": None,
         "ops": "127.0.0.1:9644",
         "data_dir": "/var/lib/dlog",
     }

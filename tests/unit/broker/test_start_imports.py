@@ -18,8 +18,7 @@ LATE = {
         "grpc_health.v1",
         "grpc_reflection.v1alpha",
     ),
-    "the gateway's service": ("distributedlog.broker.gateway.service",),
-    "groups": ("distributedlog.broker.coordinators", "distributedlog.groups.machine"),
+    "groups": ("distributedlog.broker.coordination.coordinators", "distributedlog.groups.machine"),
     "handlers and their messages": (
         "distributedlog.broker.handlers.produce",
         "distributedlog.protocol.messages.fetch",
@@ -58,13 +57,13 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
-    """At the moment a node of its own says that it is ready.  As users start it: what `DLOG_KERNEL` asks for
-    needs modules of its own."""
+    """Returns what is imported when a node of its own says that it is ready.  It is started as users start
+    it: what `DLOG_KERNEL` asks for needs modules of its own."""
     directory: Path = tmp_path_factory.mktemp("node")
     settings = [
         f"log.dirs={directory / 'data'}",
         "listeners=PLAINTEXT://127.0.0.1:0",
-        *(f"{name}.listener=127.0.0.1:0" for name in ("control", "gateway", "ops")),
+        *(f"{name}.listener=127.0.0.1:0" for name in ("control", "ops")),
     ]
     options = [part for setting in settings for part in ("--set", setting)]
     arguments = ["server", "start", "--ready-file", str(directory / "ready"), *options]
@@ -86,6 +85,6 @@ def test_a_start_does_not_wait_for_what_is_used_later(subject: str, imported: fr
 
 
 def test_what_a_start_needs_is_seen_and_what_it_leaves_out_is_spelt_right(imported: frozenset[str]) -> None:
-    assert {"grpc", "distributedlog.control.gateway", "distributedlog.broker.data_plane"} <= imported
+    assert {"grpc", "distributedlog.control.server", "distributedlog.broker.data_plane"} <= imported
     ours = [name for names in LATE.values() for name in names if name.startswith("distributedlog.")]
     assert [name for name in ours if find_spec(name) is None] == []

@@ -10,8 +10,8 @@ import click
 import pytest
 
 from distributedlog import Store
+from distributedlog.cli.exit_codes import NotFoundError
 from distributedlog.cli.locations import is_locked, locate
-from distributedlog.cli.refusals import NotThereError
 from distributedlog.model.ids import TopicPartition
 from tests.unit.cli.conftest import contents
 
@@ -58,9 +58,9 @@ def test_an_empty_data_directory_is_one_still(tmp_path: Path) -> None:
 
 
 def test_what_is_no_log_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(NotThereError, match="holds no log"):
+    with pytest.raises(NotFoundError, match="holds no log"):
         locate(str(tmp_path))
-    with pytest.raises(NotThereError, match="there is nothing"):
+    with pytest.raises(NotFoundError, match="there is nothing"):
         locate(str(tmp_path / "nowhere"))
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(click.UsageError, match="is a file"):

@@ -20,7 +20,7 @@ DLOG = [sys.executable, "-m", "distributedlog.cli.main"]
 
 
 def start(*arguments: object, **environment: str) -> "subprocess.Popen[bytes]":
-    """To be used in a `with`, which closes its pipes and waits for it."""
+    """Starts a process, used in a `with`, which closes its pipes and waits for it."""
     return subprocess.Popen(
         [*DLOG, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -53,7 +53,7 @@ def test_help_teaches_what_it_is_what_to_try_and_where_to_read_on() -> None:
     assert "Exit codes" in shown.output
 
 
-@pytest.mark.parametrize("command", ["dump", "verify", "index", "compact"])
+@pytest.mark.parametrize("command", ["dump", "verify", "index", "repair", "compact"])
 def test_every_command_has_help_of_its_own(command: str) -> None:
     shown = CliRunner().invoke(root, ["log", command, "-h"])
     assert shown.exit_code == 0
@@ -114,7 +114,7 @@ def test_no_command_at_all_shows_the_help_as_wrong_usage(dlog: Dlog) -> None:
     ("arguments", "code", "says"),
     [
         (["frobnicate"], 2, "no command 'frobnicate'"),
-        (["log", "frobnicate"], 2, "there are dump, verify, index, compact"),
+        (["log", "frobnicate"], 2, "there are dump, verify, index, repair, compact"),
         (["log", "dump"], 2, "Missing argument"),
         (["log", "dump", "--frobnicate", "."], 2, "--frobnicate"),
         (["log", "dump", "no/such/place"], 1, "there is nothing at no/such/place"),

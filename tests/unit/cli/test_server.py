@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,38 @@ def test_the_refusals_in_the_documentation_are_those_of_the_command(dlog: Dlog) 
     assert len(examples) == 2
     for command, says in examples:
         assert dlog(*command.split(" ")).err == f"{says}\n"
+
+
+def test_further_nodes_are_given_the_first_ones_secret_and_old_directories_too(
+    dlog: Dlog, tmp_path: Path
+) -> None:
+    def settings(node_id: int) -> list[str]:
+        given = {"node.id": node_id, "log.dirs": tmp_path / str(node_id), "cluster.id": "c"}
+        pairs = [VOTERS, *(f"{name}={value}" for name, value in given.items())]
+        return [part for pair in pairs for part in ("--set", pair)]
+
+    def secret(node_id: int) -> Path:
+        return tmp_path / str(node_id) / "__cluster_metadata" / "cluster.secret"
+
+    first = dlog("server", "format", *settings(1))
+    assert first.code == 0
+    assert f"the cluster's secret is in {secret(1)}: the other nodes need the same" in first.err
+    assert secret(1).read_text().strip() not in first.err + first.out
+    assert dlog("server", "format", *settings(2), "--secret-file", str(secret(1))).code == 0
+    assert secret(2).read_text() == secret(1).read_text()
+    assert stat.S_IMODE(secret(2).stat().st_mode) == 0o600
+
+    secret(2).unlink()
+    old = dlog("server", "start", *settings(2))
+    assert old.code == 2
+    assert "has no cluster secret: make one on the first node with `dlog server format" in old.err
+    assert len(old.err.strip().splitlines()) == 1
+    again = ("server", "format", "--ignore-formatted", *settings(2))
+    assert dlog(*again, "--secret-file", str(secret(1))).code == 0
+    assert secret(2).read_text() == secret(1).read_text()
+
+    secret(1).chmod(0o644)
+    refused = dlog("server", "format", *settings(3), "--secret-file", str(secret(1)))
+    assert refused.code == 2
+    assert "chmod 600" in refused.err
+    assert not (tmp_path / "3").exists()

@@ -15,7 +15,7 @@ import pytest
 from distributedlog.cli.supervisor import Death, Plan, Report, Supervisor, tail_of
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
-PATIENCE_MS = 20_000
+TIMEOUT_MS = 20_000
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 """Newer Pythons warn of what the test runner's threads could do; the supervisor itself has one thread."""
@@ -30,9 +30,11 @@ class Script:
 
     def __init__(self) -> None:
         self.pids: list[list[int]] = []
-        """Of all children, each time that all served."""
+        """The pids of all children, each time that all served."""
         self.started_pids: list[int] = []
         self.ready_ids: list[int] = []
+        self.companions: list[Report] = []
+        self.when_companion_ready: Callable[[], None] = lambda: None
         self.deaths: list[Death] = []
         self.stops: list[bool] = []
         self.when_all_ready: Callable[[], None] = lambda: None
@@ -44,6 +46,10 @@ class Script:
 
     def ready(self, node_id: int, report: Report) -> None:
         self.ready_ids.append(node_id)
+
+    def companion_ready(self, report: Report) -> None:
+        self.companions.append(report)
+        self.when_companion_ready()
 
     def all_ready(self, reports: Sequence[Report]) -> None:
         self.pids.append([report["pid"] for report in reports])
@@ -214,7 +220,7 @@ def test_when_it_fails_nothing_is_left_running(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path, paused: bool) -> None:
-    """Also children that are stopped, which could not notice anything themselves."""
+    """Children die that are stopped, too, which could not notice anything themselves."""
     program = "import sys; from tests.unit.cli.test_supervisor import announce; announce(sys.argv[1])"
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
@@ -227,7 +233,7 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path, paused: b
         for handle in handles:
             ends.register(handle, select.POLLIN)
         while handles:
-            ended = ends.poll(PATIENCE_MS)
+            ended = ends.poll(TIMEOUT_MS)
             assert ended, "a child outlived its supervisor"
             for handle, _ in ended:
                 ends.unregister(handle)
@@ -259,3 +265,39 @@ def test_the_tail_of_a_long_log_is_its_last_lines(tmp_path: Path) -> None:
     assert tail_of(str(path))[-2:] == ("line 9999", "� end")
     assert len(tail_of(str(path))) == 8
     assert tail_of(str(tmp_path / "absent")) == ()
+
+
+def test_a_child_that_lost_what_it_needs_is_left_down_and_the_others_serve_on(tmp_path: Path) -> None:
+    script = Script()
+    lost: dict[int, str] = {}
+    supervisor = Supervisor(
+        plans(tmp_path, "serve", "serve"), command, script, restart_seconds=0.01,
+        lost=lambda plan: lost.get(plan.node_id),
+    )  # fmt: skip
+
+    def lose_and_kill_the_second() -> None:
+        lost[2] = "its directory is gone"
+        os.kill(script.pids[0][1], signal.SIGKILL)
+
+    script.when_all_ready = lose_and_kill_the_second
+    script.when_died = supervisor.stop
+    assert supervisor.run() == 3
+    (death,) = script.deaths
+    assert (death.node_id, death.restart_seconds, death.lost) == (2, None, "its directory is gone")
+    assert len(script.started_pids) == 2
+    assert not any(map(is_running, script.started_pids))
+
+
+def test_what_is_lost_while_a_child_waits_to_be_started_again_counts_too(tmp_path: Path) -> None:
+    script = Script()
+    looks: list[int] = []
+
+    def lost(plan: Plan) -> str | None:
+        looks.append(plan.node_id)
+        return "gone" if len(looks) > 1 else None
+
+    supervisor = Supervisor(plans(tmp_path, "serve"), command, script, restart_seconds=0.01, lost=lost)
+    script.when_all_ready = lambda: os.kill(script.pids[0][0], signal.SIGKILL)
+    assert supervisor.run() == 3
+    assert [death.lost for death in script.deaths] == [None, "gone"]
+    assert len(script.started_pids) == 1

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from distributedlog.client.places import EARLIEST, LATEST
+from distributedlog.client.offset_specs import EARLIEST, LATEST
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.fetch import (

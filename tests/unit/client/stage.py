@@ -47,7 +47,7 @@ QUICK = ClientOptions(
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """On a loop of its own; a test that hangs fails."""
+    """Runs it on a loop of its own; a test that hangs fails."""
 
     async def bounded() -> T:
         async with asyncio.timeout(WAIT_SECONDS):

@@ -7,7 +7,7 @@ import pytest
 from distributedlog.client.consumer import Consumer
 from distributedlog.client.fetcher import FetchOptions
 from distributedlog.client.metadata import Cluster
-from distributedlog.client.places import BEGINNING, EARLIEST, END, LATEST, AtOffset, Place
+from distributedlog.client.offset_specs import BEGINNING, EARLIEST, END, LATEST, AtOffset, OffsetSpec
 from distributedlog.model.errors import BrokerError, CorruptBatchError, OffsetOutOfRangeError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.api_keys import ApiKey
@@ -28,7 +28,7 @@ def filled(count: int = 5, start: int = 0) -> Ledger:
 
 async def read(
     broker: ScriptedBroker,
-    place: Place,
+    place: OffsetSpec,
     count: int,
     *,
     on_out_of_range: int | None = None,

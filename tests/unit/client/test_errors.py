@@ -7,7 +7,7 @@ import pytest
 from distributedlog.client.errors import (
     RETRIABLE,
     STALE_VIEW,
-    check_answer,
+    check_response,
     code_of,
     error_from,
     is_retriable,
@@ -71,9 +71,9 @@ def test_a_code_of_the_future_is_an_error_that_is_not_tried_again() -> None:
 
 
 def test_no_error_is_no_exception() -> None:
-    check_answer(0, "anything")
+    check_response(0, "anything")
     with pytest.raises(BrokerError):
-        check_answer(-1, "anything")
+        check_response(-1, "anything")
 
 
 def test_a_lost_connection_makes_the_view_stale() -> None:

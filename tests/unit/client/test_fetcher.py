@@ -1,4 +1,4 @@
-"""Out of fetched bytes come exactly the records that were asked for."""
+"""Exactly the records that were asked for come out of fetched bytes."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributedlog.client.fetcher import Fetcher, FetchOptions, records_of
-from distributedlog.client.places import Isolation
+from distributedlog.client.offset_specs import Isolation
 from distributedlog.client.view import ClusterView, PartitionView, TopicView
 from distributedlog.model.errors import (
     BrokerError,
@@ -68,7 +68,7 @@ def fetcher(**positions: int) -> Fetcher:
 def test_a_question_names_positions_epochs_and_limits() -> None:
     asking = Fetcher(FetchOptions(isolation=Isolation.READ_COMMITTED, partition_bytes_max=11))
     asking.assign({HERE: 3, THERE: 8})
-    request = asking.question([HERE, THERE], view()).request
+    request = asking.prepare([HERE, THERE], view()).request
     assert request.isolation_level == 1
     (topic,) = request.topics
     assert (topic.topic, topic.topic_id) == ("t", ID)
@@ -79,14 +79,14 @@ def test_a_question_names_positions_epochs_and_limits() -> None:
 
 
 def test_without_a_topic_id_the_last_version_with_names_is_asked_for() -> None:
-    assert fetcher(p0=0).question([HERE], view(ZERO_UUID)).version_max == 12
-    assert fetcher(p0=0).question([HERE], view()).version_max is None
+    assert fetcher(p0=0).prepare([HERE], view(ZERO_UUID)).version_max == 12
+    assert fetcher(p0=0).prepare([HERE], view()).version_max is None
 
 
 def test_an_answer_moves_the_positions_on() -> None:
     asking = fetcher(p0=0, p1=5)
-    question = asking.question([HERE, THERE], view())
-    fetched, refused = asking.accept(question, response(told(0, batch(0, b"a", b"b")), told(1, None)))
+    prepared = asking.prepare([HERE, THERE], view())
+    fetched, refused = asking.accept(prepared, response(told(0, batch(0, b"a", b"b")), told(1, None)))
     assert refused == []
     assert [(each.partition, [r.value for r in each.records], each.next_offset) for each in fetched] == [
         (HERE, [b"a", b"b"], 2),
@@ -97,24 +97,24 @@ def test_an_answer_moves_the_positions_on() -> None:
 
 def test_an_answer_to_where_a_partition_was_before_is_ignored() -> None:
     asking = fetcher(p0=0, p1=0)
-    question = asking.question([HERE, THERE], view())
+    prepared = asking.prepare([HERE, THERE], view())
     asking.assign({HERE: 7})
     asking.drop(THERE)
     answer = response(told(0, batch(0, b"a")), told(1, batch(0, b"b")))
-    assert asking.accept(question, answer) == ([], [])
+    assert asking.accept(prepared, answer) == ([], [])
     assert asking.positions == {HERE: 7}
 
 
 def test_partitions_that_nobody_asked_for_are_ignored() -> None:
     asking = fetcher(p0=0, p1=0)
-    question = asking.question([HERE], view())
-    assert asking.accept(question, response(told(1, batch(0, b"b")), told(9, None))) == ([], [])
+    prepared = asking.prepare([HERE], view())
+    assert asking.accept(prepared, response(told(1, batch(0, b"b")), told(9, None))) == ([], [])
 
 
 def test_a_refusal_leaves_the_position() -> None:
     asking = fetcher(p0=3)
     fetched, ((partition, error, is_final),) = asking.accept(
-        asking.question([HERE], view()), response(told(0, None, error_code=1))
+        asking.prepare([HERE], view()), response(told(0, None, error_code=1))
     )
     assert (fetched, partition, is_final, asking.positions) == ([], HERE, False, {HERE: 3})
     assert isinstance(error, OffsetOutOfRangeError)
@@ -122,7 +122,7 @@ def test_a_refusal_leaves_the_position() -> None:
 
 def test_an_answer_that_is_an_error_refuses_everything() -> None:
     asking = fetcher(p0=0, p1=0)
-    fetched, refused = asking.accept(asking.question([HERE, THERE], view()), response(error_code=103))
+    fetched, refused = asking.accept(asking.prepare([HERE, THERE], view()), response(error_code=103))
     assert fetched == []
     assert [each.partition for each in refused] == [HERE, THERE]
     assert all(isinstance(each.error, BrokerError) for each in refused)
@@ -133,7 +133,7 @@ def test_unsound_bytes_of_one_partition_do_not_cost_the_other() -> None:
     flipped = bytearray(batch(0, b"hurt"))
     flipped[-1] ^= 1
     answer = response(told(0, bytes(flipped)), told(1, batch(0, b"whole")))
-    fetched, (refusal,) = asking.accept(asking.question([HERE, THERE], view()), answer)
+    fetched, (refusal,) = asking.accept(asking.prepare([HERE, THERE], view()), answer)
     assert [each.partition for each in fetched] == [THERE]
     assert refusal.is_final
     assert isinstance(refusal.error, CorruptBatchError)
@@ -182,7 +182,7 @@ class Story:
     all_values: list[tuple[int, bytes]]
     committed: list[tuple[int, bytes]]
     aborted: list[tuple[AbortedTransaction, int]]
-    """And the offsets of their markers."""
+    """The aborted transactions, and the offsets of their markers."""
     end: int
 
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from distributedlog.client.metadata import Cluster
-from distributedlog.client.offsets import list_offsets, resolve
-from distributedlog.client.places import (
+from distributedlog.client.offset_specs import (
     BEGINNING,
     EARLIEST,
     END,
@@ -15,8 +14,9 @@ from distributedlog.client.places import (
     AtTime,
     Isolation,
     LastRecords,
-    Place,
+    OffsetSpec,
 )
+from distributedlog.client.offsets import list_offsets, resolve
 from distributedlog.model.errors import UnknownTopicError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.api_keys import ApiKey
@@ -58,7 +58,7 @@ def ledger() -> Ledger:
     ],
     ids=str,
 )
-def test_a_place_means_an_offset(place: Place, offset: int) -> None:
+def test_a_place_means_an_offset(place: OffsetSpec, offset: int) -> None:
     async def story() -> None:
         async with Cluster([broker.address], QUICK) as cluster:
             assert await resolve(cluster, {HERE: place}) == {HERE: offset}

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.consumer import Consumer
 from distributedlog.client.metadata import Cluster
+from distributedlog.client.offset_specs import BEGINNING
 from distributedlog.client.options import ClientOptions
 from distributedlog.client.partitioner import partition_of
-from distributedlog.client.places import BEGINNING
 from distributedlog.client.producer import BatchReport, Producer, ProducerOptions
 from distributedlog.model.errors import (
     BrokerError,

@@ -6,6 +6,7 @@ from distributedlog.controller import requests as r
 from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.image import ConfigResource, Endpoint, SupportedLevels
 from distributedlog.controller.quotas import QuotaEdit
+from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TopicPartition, Uuid
 
@@ -16,7 +17,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 uuids = st.binary(min_size=16, max_size=16).map(Uuid)
 replicas = st.lists(i32, max_size=4).map(tuple)
 resources = st.builds(ConfigResource, i32, texts)
-outcomes = st.builds(r.Outcome, st.sampled_from(ErrorCode), st.none() | texts)
+outcomes = st.builds(r.ItemOutcome, st.sampled_from(ErrorCode), st.none() | texts)
 partitions = st.builds(TopicPartition, texts, i32)
 values = st.none() | texts
 progress = st.builds(r.ReplicaProgress, i32, i64, i64, i64)
@@ -46,6 +47,8 @@ REQUESTS: dict[type, st.SearchStrategy[r.Request]] = {
         want_fence=flags,
         want_shutdown=flags,
         data_loop_lag_ms=i64,
+        replica_faults=several(st.builds(ReplicaFault, uuids, i32, i32)),
+        applied_offset=st.none() | i64,
     ),
     r.UnregisterBrokerRequest: st.builds(r.UnregisterBrokerRequest, i32),
     r.CreateTopicsRequest: st.builds(
@@ -119,6 +122,8 @@ RESPONSES: dict[type, st.SearchStrategy[r.Response]] = {
         is_fenced=flags,
         in_controlled_shutdown=flags,
         should_shut_down=flags,
+        lease_offset=st.none() | i64,
+        settled_offset=st.none() | i64,
     ),
     r.TopicsReply: st.builds(
         r.TopicsReply,

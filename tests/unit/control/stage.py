@@ -6,16 +6,28 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from distributedlog.control.channels import ControllerChannelPool
-from distributedlog.control.contract import ControllerReply, ControllerService, MetadataSink, MetadataSource
+from distributedlog.control.contract import (
+    ControllerReply,
+    ControllerService,
+    Identity,
+    MetadataSink,
+    MetadataSource,
+)
+from distributedlog.control.credentials import Credentials
 from distributedlog.control.server import ControlServer
 from distributedlog.control.transport import GrpcTransport
+from distributedlog.control.unproven import NOBODY, UnprovenMembers
 from distributedlog.controller.requests import HeartbeatRequest, Request
+from distributedlog.model.cluster_secret import ClusterSecrets
 from distributedlog.ports.executor import Done, Outcome
-from distributedlog.ports.randomness import SeededRandomness
+from tests.simulation.clock import SeededRandomness
 
 CLUSTER = "a-cluster"
 HOST = "127.0.0.1"
-A_REQUEST = HeartbeatRequest(broker_id=1, broker_epoch=2, metadata_offset=3)
+A_REQUEST = HeartbeatRequest(broker_id=9, broker_epoch=2, metadata_offset=3)
+SECRETS = ClusterSecrets((b"s" * 32,))
+NOWHERE = (HOST, 1)
+VOTERS = (1, 2, 3)
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
@@ -60,10 +72,10 @@ class Log:
     def watch(self, from_offset: int, sink: MetadataSink) -> Callable[[], None]:
         self.watched_from.append(from_offset)
         for offset, data in self.snapshots:
-            sink.snapshot(data, offset)
+            sink.handle_snapshot(data, offset)
         for offset, payload in self.entries:
             if offset >= from_offset:
-                sink.entry(payload, offset)
+                sink.handle_entry(payload, offset)
         self.sinks.append(sink)
         self.watched.set()
         return lambda: self.sinks.remove(sink)
@@ -71,7 +83,7 @@ class Log:
     def append(self, offset: int, payload: bytes) -> None:
         self.entries.append((offset, payload))
         for sink in list(self.sinks):
-            sink.entry(payload, offset)
+            sink.handle_entry(payload, offset)
 
 
 class Seen:
@@ -82,10 +94,10 @@ class Seen:
         self._changed = asyncio.Event()
         self.batches = 0
 
-    def snapshot(self, data: bytes, offset: int) -> None:
+    def handle_snapshot(self, data: bytes, offset: int) -> None:
         self.everything.append(("snapshot", offset, data))
 
-    def entry(self, payload: bytes, offset: int) -> None:
+    def handle_entry(self, payload: bytes, offset: int) -> None:
         self.everything.append(("entry", offset, payload))
 
     def on_batch(self) -> None:
@@ -102,6 +114,17 @@ class Seen:
             await self._changed.wait()
 
 
+def credentials(
+    node_id: int,
+    cluster_id: str = CLUSTER,
+    *,
+    secrets: ClusterSecrets = SECRETS,
+    roles: str = "broker,controller",
+    unproven: UnprovenMembers = NOBODY,
+) -> Credentials:
+    return Credentials(Identity(cluster_id, node_id), roles, lambda: secrets, unproven)
+
+
 class Node:
     """A control server with what stands behind it."""
 
@@ -113,15 +136,26 @@ class Node:
         controller: ControllerService | None = None,
         metadata: MetadataSource | None = None,
         stream_life_s: float = 600,
+        secrets: ClusterSecrets = SECRETS,
+        unproven: UnprovenMembers = NOBODY,
     ) -> None:
         self.node_id = node_id
+        own = credentials(node_id, cluster_id, secrets=secrets, unproven=unproven)
         self.transport = GrpcTransport(
-            node_id, cluster_id, {}, randomness=SeededRandomness(node_id), stream_life_s=stream_life_s
+            own,
+            {voter: NOWHERE for voter in VOTERS if voter != node_id},
+            randomness=SeededRandomness(node_id),
+            stream_life_s=stream_life_s,
         )
         self.inbox: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
         self.transport.on_receive(lambda sender, message: self.inbox.put_nowait((sender, message)))
+        self.refused: list[tuple[str, str, str]] = []
         self.server = ControlServer(
-            node_id, cluster_id, transport=self.transport, controller=controller, metadata=metadata
+            own,
+            transport=self.transport,
+            controller=controller,
+            metadata=metadata,
+            refused=lambda *what: self.refused.append(what),
         )
         self.port = 0
 
@@ -139,9 +173,12 @@ class Node:
         await self.transport.closed()
 
 
-def pool_to(*nodes: Node, node_id: int = 9, cluster_id: str = CLUSTER) -> ControllerChannelPool:
+def pool_to(
+    *nodes: Node, node_id: int = 9, cluster_id: str = CLUSTER, secrets: ClusterSecrets = SECRETS
+) -> ControllerChannelPool:
     peers = {node.node_id: node.address for node in nodes}
-    return ControllerChannelPool(node_id, cluster_id, peers, randomness=SeededRandomness(1))
+    own = credentials(node_id, cluster_id, secrets=secrets)
+    return ControllerChannelPool(own, peers, randomness=SeededRandomness(1))
 
 
 def ask(

@@ -8,10 +8,13 @@ import pytest
 from grpc.aio import UnaryUnaryMultiCallable
 
 from distributedlog.control import channels
-from distributedlog.control.channels import SUBMIT, ControllerChannelPool
+from distributedlog.control.authentication import authenticate
+from distributedlog.control.channels import ControllerChannelPool
 from distributedlog.control.contract import ControllerReply
 from distributedlog.control.conversion.envelope import decode_reply, encode_request
+from distributedlog.control.credentials import SUBMIT
 from distributedlog.control.server import listen
+from distributedlog.control.sessions import Sessions
 from distributedlog.controller.requests import (
     DeleteTopicsRequest,
     HeartbeatReply,
@@ -19,7 +22,7 @@ from distributedlog.controller.requests import (
     Request,
 )
 from distributedlog.model.errors import (
-    InconsistentClusterIdError,
+    ClusterAuthorizationError,
     InvalidRequestError,
     LeadershipLostError,
     MalformedMessageError,
@@ -30,8 +33,18 @@ from distributedlog.model.errors import (
     UnsupportedVersionError,
 )
 from distributedlog.ports.executor import Done, Outcome
-from distributedlog.ports.randomness import SeededRandomness
-from tests.unit.control.stage import A_REQUEST, CLUSTER, HOST, Controller, Node, ask, free_port, pool_to, run
+from tests.simulation.clock import SeededRandomness
+from tests.unit.control.stage import (
+    A_REQUEST,
+    HOST,
+    Controller,
+    Node,
+    ask,
+    credentials,
+    free_port,
+    pool_to,
+    run,
+)
 
 A_REPLY = HeartbeatReply(
     is_caught_up=True, is_fenced=False, in_controlled_shutdown=False, should_shut_down=False
@@ -46,7 +59,7 @@ def test_what_is_asked_arrives_with_its_deadline_and_is_answered() -> None:
         answer = ask(pool, 2, timeout_ms=5_000)
         request, timeout_ms, done = await controller.asked.get()
         assert request == A_REQUEST
-        assert 3_000 < timeout_ms <= 5_000
+        assert 3_000 < timeout_ms <= 5_010  # gRPC sends what is left rounded up, by up to 10 ms
         done(Outcome(ControllerReply(A_REPLY, 77)))
         assert (await answer).value() == ControllerReply(A_REPLY, 77)
         await pool.close()
@@ -110,9 +123,8 @@ def test_a_node_that_is_no_controller_says_so() -> None:
 
 def test_where_nobody_listens_nothing_was_done() -> None:
     async def story() -> None:
-        pool = ControllerChannelPool(
-            9, CLUSTER, {2: (HOST, await free_port())}, randomness=SeededRandomness(1)
-        )
+        peers = {2: (HOST, await free_port())}
+        pool = ControllerChannelPool(credentials(9), peers, randomness=SeededRandomness(1))
         assert isinstance((await ask(pool, 2)).error, UnreachableError)
         assert isinstance((await ask(pool, 2)).error, UnreachableError)  # while gRPC pauses
         assert isinstance((await ask(pool, 3)).error, UnreachableError)  # of no known address
@@ -137,7 +149,7 @@ def test_where_something_listens_that_never_answers_nothing_was_done(
 
         server = await asyncio.start_server(silent, HOST, 0)
         port = server.sockets[0].getsockname()[1]
-        pool = ControllerChannelPool(9, CLUSTER, {2: (HOST, port)}, randomness=SeededRandomness(1))
+        pool = ControllerChannelPool(credentials(9), {2: (HOST, port)}, randomness=SeededRandomness(1))
         answer = ask(pool, 2, timeout_ms=300)
         await accepted.wait()
         assert isinstance((await answer).error, UnreachableError)
@@ -154,7 +166,7 @@ def test_a_node_that_comes_back_is_asked_again() -> None:
     async def story() -> None:
         controller = Controller()
         port = await free_port()
-        pool = ControllerChannelPool(9, CLUSTER, {2: (HOST, port)}, randomness=SeededRandomness(1))
+        pool = ControllerChannelPool(credentials(9), {2: (HOST, port)}, randomness=SeededRandomness(1))
         assert isinstance((await ask(pool, 2)).error, UnreachableError)
         node = await Node(2, controller=controller).start(port)
         served = asyncio.get_running_loop().create_task(controller.asked.get())
@@ -174,8 +186,8 @@ def test_a_node_that_moved_is_asked_at_its_new_address() -> None:
     async def story() -> None:
         controller = Controller()
         old, new = await Node(3).start(), await Node(2, controller=controller).start()
-        pool = ControllerChannelPool(9, CLUSTER, {2: old.address}, randomness=SeededRandomness(1))
-        assert isinstance((await ask(pool, 2)).error, UnreachableError)  # node 3 answers there
+        pool = ControllerChannelPool(credentials(9), {2: old.address}, randomness=SeededRandomness(1))
+        assert isinstance((await ask(pool, 2)).error, ClusterAuthorizationError)  # node 3 answers there
         pool.peers[2] = new.address
         answer = ask(pool, 2)
         (await controller.asked.get())[2](Outcome(ControllerReply(None, 1)))
@@ -192,8 +204,11 @@ def test_a_node_of_another_cluster_is_refused() -> None:
         controller = Controller()
         node = await Node(2, controller=controller).start()
         pool = pool_to(node, cluster_id="another")
-        assert isinstance((await ask(pool, 2)).error, InconsistentClusterIdError)
+        assert isinstance((await ask(pool, 2)).error, ClusterAuthorizationError)
         assert controller.asked.empty()
+        ((_, reason, said),) = node.refused
+        assert reason == "wrong header"
+        assert "belongs to the cluster 'another'" in said
         await pool.close()
         await node.stop()
 
@@ -216,8 +231,13 @@ def test_what_cannot_travel_is_refused_without_a_connection() -> None:
 def test_a_server_without_the_service_has_done_nothing() -> None:
     async def story() -> None:
         server = grpc.aio.server()
+        sessions = Sessions(credentials(2), lambda *what: None)
         port = await listen(server, HOST, 0)
-        pool = ControllerChannelPool(9, CLUSTER, {2: (HOST, port)}, randomness=SeededRandomness(1))
+        pool = ControllerChannelPool(credentials(9), {2: (HOST, port)}, randomness=SeededRandomness(1))
+        refused = (await ask(pool, 2)).error
+        assert isinstance(refused, ClusterAuthorizationError)
+        assert "does not authenticate other nodes" in str(refused)
+        server.add_generic_rpc_handlers([sessions.handler()])
         assert isinstance((await ask(pool, 2)).error, UnsupportedVersionError)
         await pool.close()
         await server.stop(None)
@@ -282,7 +302,7 @@ def test_a_connection_cut_after_the_request_left_makes_its_outcome_unknown() -> 
 
         proxy = await asyncio.start_server(relay, HOST, 0)
         address = HOST, proxy.sockets[0].getsockname()[1]
-        pool = ControllerChannelPool(9, CLUSTER, {2: address}, randomness=SeededRandomness(1))
+        pool = ControllerChannelPool(credentials(9), {2: address}, randomness=SeededRandomness(1))
         answer = ask(pool, 2)
         await controller.asked.get()
         proxy.close()
@@ -338,8 +358,9 @@ def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown() -> None:
         }
         server = grpc.aio.server()
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("dlog.v1.Controller", methods)])
+        server.add_generic_rpc_handlers([Sessions(credentials(2), lambda *what: None).handler()])
         port = await listen(server, HOST, 0)
-        pool = ControllerChannelPool(9, CLUSTER, {2: (HOST, port)}, randomness=SeededRandomness(1))
+        pool = ControllerChannelPool(credentials(9), {2: (HOST, port)}, randomness=SeededRandomness(1))
         assert isinstance((await ask(pool, 2)).error, RequestTimedOutError)
         await pool.close()
         await server.stop(None)
@@ -359,11 +380,13 @@ def test_garbage_and_oversize_are_refused_and_the_next_request_is_served() -> No
             f"{HOST}:{node.port}", options=[("grpc.max_send_message_length", -1)]
         )
         submit: UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(SUBMIT)
+        session = await authenticate(channel, credentials(9), 2)
         for garbage in (b"", b"\xff" * 100, bytes(9 * 1024 * 1024)):
-            answered = decode_reply(await submit(garbage)).error
+            given = session.metadata(SUBMIT, garbage)
+            answered = decode_reply(await submit(garbage, metadata=given)).error
             assert isinstance(answered, MalformedMessageError)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await submit(bytes(20 * 1024 * 1024))
+            await submit(bytes(20 * 1024 * 1024), metadata=session.metadata(SUBMIT))
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         answer = ask(pool, 2)
         (await controller.asked.get())[2](Outcome(ControllerReply(None, 1)))
@@ -382,7 +405,9 @@ def test_a_caller_that_goes_away_does_not_disturb_the_controller() -> None:
         pool = pool_to(node)
         channel = grpc.aio.insecure_channel(f"{HOST}:{node.port}")
         submit: UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(SUBMIT)
-        call = submit(encode_request(A_REQUEST, pool.identity, 2))
+        data = encode_request(A_REQUEST, pool.identity, 2)
+        session = await authenticate(channel, credentials(9), 2)
+        call = submit(data, metadata=session.metadata(SUBMIT, data))
         _, timeout_ms, done = await controller.asked.get()
         assert timeout_ms > 60_000  # a caller without a deadline gets one
         call.cancel()

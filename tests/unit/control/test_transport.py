@@ -10,16 +10,19 @@ from grpc.aio import StreamUnaryMultiCallable
 from distributedlog.control import transport as transport_module
 from distributedlog.control._generated import common_pb2
 from distributedlog.control._generated import raft_pb2 as pb
+from distributedlog.control.authentication import authenticate
 from distributedlog.control.contract import Identity
 from distributedlog.control.conversion.envelope import header
+from distributedlog.control.credentials import EXCHANGE
 from distributedlog.control.services import RaftService
-from distributedlog.control.transport import EXCHANGE, GrpcTransport
-from distributedlog.ports.randomness import SeededRandomness
-from tests.unit.control.stage import CLUSTER, HOST, Node, free_port, run
+from distributedlog.control.sessions import Session
+from distributedlog.control.transport import GrpcTransport
+from tests.simulation.clock import SeededRandomness
+from tests.unit.control.stage import CLUSTER, HOST, Node, credentials, free_port, run
 
 
 async def keep_sending(sender: GrpcTransport, node_id: int, message: bytes, inbox: Node) -> tuple[int, bytes]:
-    """As whoever needs an answer does: again and again until something arrives."""
+    """Sends as whoever needs an answer does: again and again until something arrives."""
     arrived = asyncio.get_running_loop().create_task(inbox.inbox.get())
     while not arrived.done():
         sender.send(node_id, message)
@@ -80,13 +83,13 @@ def test_a_peer_that_moved_is_found_at_its_new_address() -> None:
 def greeted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Who opened a stream anywhere, in order."""
     senders: list[int] = []
-    greet = RaftService._greeted
+    check = RaftService._check_voter
 
-    def counted(service: RaftService, hello: common_pb2.Header) -> int:
-        senders.append(hello.sender_id)
-        return greet(service, hello)
+    def counted(service: RaftService, session: Session) -> None:
+        senders.append(session.node_id)
+        check(service, session)
 
-    monkeypatch.setattr(RaftService, "_greeted", counted)
+    monkeypatch.setattr(RaftService, "_check_voter", counted)
     return senders
 
 
@@ -165,25 +168,24 @@ def test_a_message_too_large_is_dropped_with_a_word_and_the_others_go(
 
 
 def test_a_node_of_another_cluster_is_refused_and_both_say_so_once(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, greeted: list[int]
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story() -> None:
         monkeypatch.setattr(transport_module, "PAUSE_REFUSED_MS", (1, 2))
         one, two = await Node(1, cluster_id="another").start(), await Node(2).start()
         three = await Node(3).start()
         one.transport.peers[2] = three.transport.peers[2] = two.address
-        # It was refused three times, and tries again.  A write that fails before the refusal is read hides it
-        # (gRPC then says INTERNAL): it is said at the first that is seen.
-        while greeted.count(1) < 4 or "does not take our messages" not in caplog.text:
+        # It was refused three times, and tries again.
+        while len(two.refused) < 4 or "does not take our messages" not in caplog.text:
             one.transport.send(2, b"spoof")
             assert await keep_sending(three.transport, 2, b"ours", two) == (3, b"ours")
         assert {sender for sender, _ in _drained(two)} <= {3}
+        assert {reason for _, reason, _ in two.refused} == {"wrong header"}
         for node in (one, two, three):
             await node.stop()
 
     run(story)
     assert caplog.text.count("does not take our messages") == 1
-    assert caplog.text.count("messages of node 1 are refused") == 1
 
 
 def _drained(node: Node) -> list[tuple[int, bytes]]:
@@ -207,7 +209,7 @@ def _drained(node: Node) -> list[tuple[int, bytes]]:
         (
             [
                 pb.RaftFrame(
-                    hello=common_pb2.Header(version=9, version_required=9, cluster_id=CLUSTER)
+                    hello=common_pb2.Header(version=9, version_required=9, cluster_id=CLUSTER, sender_id=1)
                 ).SerializeToString()
             ],
             grpc.StatusCode.UNIMPLEMENTED,
@@ -228,8 +230,9 @@ def test_a_stream_that_makes_no_sense_is_refused(frames: list[bytes], status: gr
             for frame in frames:
                 yield frame
 
+        session = await authenticate(channel, credentials(1), 2)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await exchange(given())
+            await exchange(given(), metadata=session.metadata(EXCHANGE))
         assert refused.value.code() is status
         assert node.inbox.empty()
         await channel.close()
@@ -247,7 +250,7 @@ def test_transports_draw_their_pauses_from_the_randomness_they_are_given() -> No
                 drawn.set()
                 return super().between(low, high)
 
-        transport = GrpcTransport(1, CLUSTER, {2: (HOST, await free_port())}, randomness=Watched(1))
+        transport = GrpcTransport(credentials(1), {2: (HOST, await free_port())}, randomness=Watched(1))
         transport.send(2, b"lost")
         await drawn.wait()
         transport.close()

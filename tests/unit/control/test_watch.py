@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
+from typing import Any
 
 import grpc
 import pytest
@@ -11,17 +13,18 @@ from hypothesis import strategies as st
 
 from distributedlog.control import services
 from distributedlog.control._generated import controller_pb2 as pb
+from distributedlog.control.authentication import authenticate
 from distributedlog.control.contract import Identity
 from distributedlog.control.conversion.envelope import header
+from distributedlog.control.credentials import WATCH_METADATA
 from distributedlog.control.services import UPDATE_BYTES, MetadataFeed
 from distributedlog.control.watcher import (
     SNAPSHOT_BYTES_MAX,
-    WATCH_METADATA,
     Incoming,
     MetadataWatcher,
     UnusableStreamError,
 )
-from tests.unit.control.stage import CLUSTER, HOST, Log, Node, Seen, pool_to, run
+from tests.unit.control.stage import CLUSTER, HOST, Log, Node, Seen, credentials, pool_to, run
 
 
 def entries(*offsets: int) -> list[tuple[str, int, bytes]]:
@@ -147,7 +150,7 @@ def test_metadata_that_the_sink_cannot_take_stops_the_watcher_and_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(Seen):
-        def entry(self, payload: bytes, offset: int) -> None:
+        def handle_entry(self, payload: bytes, offset: int) -> None:
             raise ZeroDivisionError("cannot follow")
 
     async def story() -> None:
@@ -184,12 +187,19 @@ def test_a_watcher_without_any_voter_waits_for_one() -> None:
     run(story)
 
 
+async def watching(channel: grpc.aio.Channel) -> Callable[[bytes], Any]:
+    """Calls by hand, in a session of node 9's."""
+    watch: UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(WATCH_METADATA)
+    session = await authenticate(channel, credentials(9), 2)
+    return lambda data: watch(data, metadata=session.metadata(WATCH_METADATA, data))
+
+
 def test_a_server_that_stops_ends_the_watches_at_once() -> None:
     async def story() -> None:
         log = Log()
         node = await Node(2, metadata=log).start()
         channel = grpc.aio.insecure_channel(f"{HOST}:{node.port}")
-        watch: UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(WATCH_METADATA)
+        watch = await watching(channel)
         call = watch(request(0))
         await log.watched.wait()
         await node.stop(grace_s=20)
@@ -225,7 +235,7 @@ def test_a_watch_that_makes_no_sense_is_refused(
         log = Log()
         node = await Node(2, metadata=log if has_metadata else None).start()
         channel = grpc.aio.insecure_channel(f"{HOST}:{node.port}")
-        watch: UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(WATCH_METADATA)
+        watch = await watching(channel)
         call = watch(data)
         with pytest.raises(grpc.aio.AioRpcError):
             await call.read()
@@ -253,7 +263,7 @@ def test_a_watcher_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch
             log.append(offset, bytes(UPDATE_BYTES))
         node = await Node(2, metadata=log).start()
         channel = grpc.aio.insecure_channel(f"{HOST}:{node.port}")
-        watch: UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(WATCH_METADATA)
+        watch = await watching(channel)
         call = watch(request(0))
         await cut.wait()
         received = 0
@@ -274,7 +284,7 @@ def test_no_more_watch_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
         log = Log()
         node = await Node(2, metadata=log).start()
         channel = grpc.aio.insecure_channel(f"{HOST}:{node.port}")
-        watch: UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(WATCH_METADATA)
+        watch = await watching(channel)
         first = watch(request(0))
         await log.watched.wait()
         second = watch(request(0))
@@ -336,10 +346,10 @@ def test_a_snapshot_replaces_the_entries_that_wait() -> None:
     async def story() -> None:
         log = Log()
         feed = MetadataFeed(log, 0)
-        feed.entry(b"0", 0)
-        feed.snapshot(b"image", 7)
-        feed.entry(b"old", 7)
-        feed.entry(b"8", 8)
+        feed.handle_entry(b"0", 0)
+        feed.handle_snapshot(b"image", 7)
+        feed.handle_entry(b"old", 7)
+        feed.handle_entry(b"8", 8)
         assert drained(feed) == [("snapshot", 7), ("entry", 8)]
         feed.close()
 

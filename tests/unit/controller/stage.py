@@ -20,11 +20,12 @@ from distributedlog.controller.requests import (
     Response,
     TopicsReply,
 )
+from distributedlog.model.cluster_settings import CLUSTER_SETTINGS
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import Uuid
-from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.statemachine import Runtime
+from tests.simulation.clock import SeededRandomness
 
 CLUSTER = "cluster-1"
 SESSION_MS = 9_000
@@ -32,8 +33,11 @@ Reply = TypeVar("Reply")
 
 
 def config(**changes: object) -> ControllerConfig:
-    settings: dict[str, object] = {"controller_id": 1, "cluster_id": CLUSTER, **changes}
-    return ControllerConfig(**settings)  # type: ignore[arg-type]
+    """Settings of the whole cluster are named with '_' for '.'."""
+    common = {key: name for name in CLUSTER_SETTINGS if (key := name.replace(".", "_")) in changes}
+    given = {name: str(changes.pop(key)).lower() for key, name in common.items()}
+    settings: dict[str, object] = {"controller_id": 1, "cluster_id": CLUSTER, "cluster_settings": given}
+    return ControllerConfig(**(settings | changes))  # type: ignore[arg-type]
 
 
 def incarnation(number: int) -> Uuid:
@@ -101,7 +105,7 @@ class Stage:
         """The committed answer; a refusal of the whole request is raised."""
         ticket = self.runtime.submit(request, self.now_ms, self.now_ms + 1_000)
         self.commit()
-        (answer,) = self.runtime.take().answers
+        (answer,) = self.runtime.take().replies
         assert answer.ticket == ticket
         if answer.error is not None:
             raise answer.error

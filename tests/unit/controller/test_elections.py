@@ -14,7 +14,7 @@ from distributedlog.controller.requests import (
 from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TopicPartition, Uuid
-from tests.unit.controller.stage import Stage, config
+from tests.unit.controller.stage import SESSION_MS, Stage, config
 
 OTHER_DISK = (Uuid(b"another disk    "),)
 
@@ -72,8 +72,8 @@ def test_with_a_minimum_of_one_nobody_is_eligible_beside_the_last_member() -> No
 
 def test_an_eligible_replica_leads_when_the_isr_is_empty_and_nothing_was_lost() -> None:
     stage = three(min_insync_replicas="2")
-    for silent in ((3,), (3, 2), (3, 2, 1)):
-        stage.silence(*silent)
+    for expiry in ((3,), (3, 2), (3, 2, 1)):
+        stage.silence(*expiry)
     partition = stage.partition("t")
     assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), (1, 2))
     stage.heartbeat(3)
@@ -95,8 +95,8 @@ def test_a_minimum_above_the_number_of_replicas_counts_as_that_number() -> None:
 
 def test_an_unclean_restart_costs_the_place_among_the_eligible() -> None:
     stage = three(min_insync_replicas="2")
-    for silent in ((3,), (3, 2)):
-        stage.silence(*silent)
+    for expiry in ((3,), (3, 2)):
+        stage.silence(*expiry)
     assert stage.partition("t").elr == (2,)
     stage.start(2)
     assert stage.partition("t").elr == ()
@@ -104,8 +104,8 @@ def test_an_unclean_restart_costs_the_place_among_the_eligible() -> None:
 
 def test_a_clean_restart_does_not() -> None:
     stage = three(min_insync_replicas="2")
-    for silent in ((3,), (3, 2)):
-        stage.silence(*silent)
+    for expiry in ((3,), (3, 2)):
+        stage.silence(*expiry)
     stage.start(2, previous_broker_epoch=stage.epochs[2])
     assert stage.partition("t").elr == (2,)
 
@@ -142,7 +142,19 @@ def test_a_disk_that_is_replaced_under_a_leader_is_not_trusted_as_the_last() -> 
     stage.start(1)
     stage.create("t", (1,))
     stage.failover()
+    comes = stage.registration(1, log_dirs=OTHER_DISK)
+    assert stage.refusal(comes) is ErrorCode.DUPLICATE_BROKER_REGISTRATION, "the old process may be alive"
+    stage.pass_time(SESSION_MS)
     stage.start(1, log_dirs=OTHER_DISK)
+    partition = stage.partition("t")
+    assert (partition.leader, partition.isr, partition.last_known_elr) == (NO_LEADER, (), ())
+
+
+def test_a_leader_that_will_never_come_back_is_not_remembered_as_the_last() -> None:
+    stage = Stage()
+    stage.start(1, 2)
+    stage.create("t", (1,))
+    stage.ask(UnregisterBrokerRequest(1), object)
     partition = stage.partition("t")
     assert (partition.leader, partition.isr, partition.last_known_elr) == (NO_LEADER, (), ())
 
@@ -152,16 +164,16 @@ def test_an_unclean_election_is_held_only_where_the_topic_allows_it() -> None:
         stage = Stage()
         stage.start(1, 2, 3)
         stage.create("t", (1, 2, 3), unclean_leader_election_enable=allowed)
-        for silent in ((3,), (3, 2), (3, 2, 1)):
-            stage.silence(*silent)
+        for expiry in ((3,), (3, 2), (3, 2, 1)):
+            stage.silence(*expiry)
         stage.heartbeat(3)
         assert stage.partition("t").leader == leader
 
 
 def test_an_unclean_leader_is_alone_and_recovers() -> None:
     stage = three(unclean_leader_election_enable="true")
-    for silent in ((3,), (3, 2), (3, 2, 1)):
-        stage.silence(*silent)
+    for expiry in ((3,), (3, 2), (3, 2, 1)):
+        stage.silence(*expiry)
     stage.heartbeat(3)
     partition = stage.partition("t")
     assert (partition.isr, partition.elr, partition.recovery_state) == ((3,), (), RECOVERING)
@@ -173,8 +185,8 @@ def test_allowing_unclean_elections_helps_the_leaderless_at_once() -> None:
         ConfigResource(ResourceType.BROKER, CLUSTER_DEFAULT),
     ):
         stage = three()
-        for silent in ((3,), (3, 2), (3, 2, 1)):
-            stage.silence(*silent)
+        for expiry in ((3,), (3, 2), (3, 2, 1)):
+            stage.silence(*expiry)
         stage.heartbeat(3)
         assert stage.partition("t").leader == NO_LEADER
         set_config(stage, resource, "unclean.leader.election.enable", "true")
@@ -183,8 +195,8 @@ def test_allowing_unclean_elections_helps_the_leaderless_at_once() -> None:
 
 def test_lowering_the_minimum_ends_eligibility_in_the_same_entry() -> None:
     stage = three(min_insync_replicas="2")
-    for silent in ((3,), (3, 2)):
-        stage.silence(*silent)
+    for expiry in ((3,), (3, 2)):
+        stage.silence(*expiry)
     assert stage.partition("t").elr == (2,)
     entries = len(stage.log.entries)
     set_config(stage, ConfigResource(ResourceType.TOPIC, "t"), "min.insync.replicas", "1")
@@ -194,8 +206,8 @@ def test_lowering_the_minimum_ends_eligibility_in_the_same_entry() -> None:
 
 def test_a_minimum_lowered_while_nobody_leads_ends_eligibility_once_somebody_does() -> None:
     stage = three(min_insync_replicas="2")
-    for silent in ((3,), (3, 2), (3, 2, 1)):
-        stage.silence(*silent)
+    for expiry in ((3,), (3, 2), (3, 2, 1)):
+        stage.silence(*expiry)
     set_config(stage, ConfigResource(ResourceType.TOPIC, "t"), "min.insync.replicas", "1")
     assert stage.partition("t").elr == (1, 2)
     stage.heartbeat(2)

@@ -60,8 +60,8 @@ def test_a_cluster_is_upgraded_node_by_node_and_then_raised() -> None:
     assert raise_level(stage, 2) is ErrorCode.NONE
     assert stage.image.level == 2
     stage.create("after", (1, 2, 3), min_insync_replicas="2")
-    for silent in ((3,), (3, 2), (3, 2, 1)):
-        stage.silence(*silent)
+    for expiry in ((3,), (3, 2), (3, 2, 1)):
+        stage.silence(*expiry)
     assert stage.partition("after").elr == (1, 2)
     stage.failover(NEW)
     assert stage.image == stage.replayed()

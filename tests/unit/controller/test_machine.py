@@ -18,7 +18,7 @@ from distributedlog.controller.requests import (
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import ConsensusError
 from distributedlog.model.ids import Uuid
-from distributedlog.ports.randomness import SeededRandomness
+from tests.simulation.clock import SeededRandomness
 from tests.unit.controller.stage import CLUSTER, SESSION_MS, Stage, config
 
 
@@ -82,9 +82,9 @@ def test_a_read_sees_what_is_committed_and_waits_for_the_rest() -> None:
     topic = NewTopic(name="t", num_partitions=1, replication_factor=1)
     stage.runtime.submit(CreateTopicsRequest((topic,)), stage.now_ms, 99_999)
     read = stage.runtime.submit(ReadImageRequest(), stage.now_ms, 99_999)
-    assert stage.runtime.take().answers == []
+    assert stage.runtime.take().replies == []
     stage.commit()
-    answers = {answer.ticket: answer for answer in stage.runtime.take().answers}
+    answers = {answer.ticket: answer for answer in stage.runtime.take().replies}
     image = answers[read].response
     assert isinstance(image, MetadataImage)
     assert "t" in image.topic_ids
@@ -96,7 +96,7 @@ def test_that_a_topic_exists_is_not_said_before_it_does() -> None:
     request = CreateTopicsRequest((NewTopic(name="t", num_partitions=1, replication_factor=1),))
     for _ in range(2):
         stage.runtime.submit(request, stage.now_ms, 99_999)
-    assert stage.runtime.take().answers == []
+    assert stage.runtime.take().replies == []
 
 
 def test_producer_ids_are_given_out_once_and_across_controllers() -> None:

@@ -13,7 +13,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from distributedlog.controller.bundles import decode_bundle
-from distributedlog.controller.configs import ConfigEdit, allows_unclean_election, min_insync_replicas
+from distributedlog.controller.cluster_settings import allows_unclean_election, min_insync_replicas
+from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.deltas import diff
 from distributedlog.controller.features import METADATA_FEATURE
 from distributedlog.controller.image import ConfigResource, MetadataImage, Partition, ResourceType, Topic
@@ -40,6 +41,7 @@ from distributedlog.controller.snapshots import decode_snapshot, encode_snapshot
 from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import Uuid
+from tests.unit.controller.image_deltas import apply_delta
 from tests.unit.controller.stage import SESSION_MS, Stage, config, incarnation
 
 BROKERS = (1, 2, 3, 4)
@@ -117,7 +119,7 @@ class ControllerModel(RuleBasedStateMachine):
             self._loses_data(broker_id)
 
     def _loses_data(self, broker_id: int) -> None:
-        """But at level 1 the last member of an ISR is trusted whatever happened to it: it knows no better."""
+        """The last member of an ISR is trusted at level 1 whatever happened to it: it knows no better."""
         image = self.stage.image
         for where, held in self.holders.items():
             partition = image.partition(*where)
@@ -258,7 +260,7 @@ class ControllerModel(RuleBasedStateMachine):
         self.unclean_asked = False
         assert self.seen == self.stage.image
         assert decode_snapshot(encode_snapshot(self.seen)) == self.seen
-        assert diff(before, self.seen).apply_to(before) == self.seen
+        assert apply_delta(diff(before, self.seen), before) == self.seen
 
     def _check_partitions(self, image: MetadataImage) -> None:
         for _, topic, partition in placed(image):
@@ -278,7 +280,7 @@ class ControllerModel(RuleBasedStateMachine):
                 assert not elr
 
     def min_isr(self, image: MetadataImage, topic: Topic, partition: Partition) -> int:
-        return min(min_insync_replicas(image, self.stage.config, topic.name), len(partition.replicas))
+        return min(min_insync_replicas(image, topic.name), len(partition.replicas))
 
     def _check_history(self, image: MetadataImage) -> None:
         for where, _, partition in placed(image):
@@ -314,7 +316,7 @@ class ControllerModel(RuleBasedStateMachine):
         if new.leader in held:
             return
         assert new.recovery_state == RECOVERING
-        unclean = allows_unclean_election(image, self.stage.config, topic.name)
+        unclean = allows_unclean_election(image, topic.name)
         assert unclean or self.unclean_asked or old.last_known_elr == (new.leader,), (
             f"{new.leader} does not hold all: {old} {new}"
         )

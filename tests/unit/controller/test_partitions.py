@@ -148,8 +148,8 @@ def test_a_partition_changed_twice_in_one_request_is_changed_once() -> None:
 
 def test_a_leader_that_was_elected_uncleanly_is_alone_until_it_has_recovered() -> None:
     scene = Scene(unclean_leader_election_enable="true")
-    for silent in ((3,), (3, 2), (3, 2, 1)):
-        scene.stage.silence(*silent)
+    for expiry in ((3,), (3, 2), (3, 2, 1)):
+        scene.stage.silence(*expiry)
     for returning in (3, 2):
         scene.stage.heartbeat(returning)
     assert (scene.partition.leader, scene.partition.recovery_state) == (3, RECOVERING)

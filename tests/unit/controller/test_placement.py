@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from distributedlog.controller.placement import Candidate, place
 from distributedlog.model.errors import InvalidReplicationFactorError
-from distributedlog.ports.randomness import SeededRandomness
+from tests.simulation.clock import SeededRandomness
 
 bounded = settings(max_examples=60, deadline=None)
 

@@ -20,6 +20,7 @@ from distributedlog.controller.quotas import (
 from distributedlog.controller.requests import AlterQuotasRequest, DescribeQuorumRequest, QuotasReply
 from distributedlog.controller.snapshots import decode_snapshot, encode_snapshot
 from distributedlog.model.error_codes import ErrorCode
+from tests.unit.controller.image_deltas import apply_delta
 from tests.unit.controller.stage import Stage, config
 from tests.unit.controller.test_features import raise_level
 
@@ -183,4 +184,4 @@ def test_snapshots_deltas_and_a_plain_dictionary_agree(
     image = stage.image
     assert quotas_of(image) == model
     assert decode_snapshot(encode_snapshot(image)) == image
-    assert diff(before, image).apply_to(before) == image
+    assert apply_delta(diff(before, image), before) == image

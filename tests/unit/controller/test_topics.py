@@ -1,5 +1,6 @@
 import pytest
 
+from distributedlog.controller.image import ResourceType
 from distributedlog.controller.requests import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -172,9 +173,9 @@ def test_a_deleted_topic_is_gone_with_its_settings_and_its_id_is_never_used_agai
     reply = stage.ask(DeleteTopicsRequest(("t",)), TopicsReply)
     assert reply.topics[0].topic_id == first
     assert stage.image.topic_named("t") is None
-    assert len(stage.image.configs) == 0
+    assert not stage.image.settings_of(ResourceType.TOPIC, "t")
     assert stage.create("t", (1, 2)) != first
-    assert len(stage.image.configs) == 0
+    assert not stage.image.settings_of(ResourceType.TOPIC, "t")
 
 
 def test_a_topic_is_deleted_by_name_or_by_id_and_what_is_not_there_is_said() -> None:
@@ -199,6 +200,15 @@ def test_a_cluster_holds_so_many_partitions_and_no_more() -> None:
     assert (b.outcome.error, c.outcome.error) == (ErrorCode.NONE, ErrorCode.POLICY_VIOLATION)
     stage.ask(DeleteTopicsRequest(("a",)), TopicsReply)
     assert code(stage, name="c", num_partitions=1) is ErrorCode.NONE
+
+
+def test_a_full_cluster_has_a_reserve_for_internal_topics() -> None:
+    stage = cluster(partitions_max=100, internal_partitions_reserve=5)
+    assert code(stage, name="a", num_partitions=96) is ErrorCode.POLICY_VIOLATION
+    assert code(stage, name="a", num_partitions=95) is ErrorCode.NONE
+    assert code(stage, name="b", num_partitions=1) is ErrorCode.POLICY_VIOLATION
+    assert code(stage, name="__consumer_offsets", num_partitions=6) is ErrorCode.POLICY_VIOLATION
+    assert code(stage, name="__consumer_offsets", num_partitions=5) is ErrorCode.NONE
 
 
 def test_a_request_of_too_many_items_is_refused_whole() -> None:

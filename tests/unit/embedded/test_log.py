@@ -10,7 +10,6 @@ import pytest
 
 from distributedlog import Header, Log, LogConfig, Record
 from distributedlog.model.errors import (
-    CorruptBatchError,
     DirectoryLockedError,
     DiskFullError,
     LogClosedError,
@@ -18,10 +17,10 @@ from distributedlog.model.errors import (
     OffsetOutOfRangeError,
     RecordTooLargeError,
 )
-from distributedlog.ports.executor import InlineExecutor
 from distributedlog.storage.append import Origin
 from tests.simulation.clock import ManualClock
 from tests.simulation.disk import SimDisk
+from tests.simulation.executor import InlineExecutor
 from tests.unit.storage.support import NOW_MS, batch_of, marker_of, value_of
 
 OpenLog = Callable[..., Log]
@@ -119,24 +118,6 @@ def test_much_arrow_is_cut_into_batches_that_fit(open_log: OpenLog) -> None:
     assert values(list(log)) == [value_of(number) for number in range(300)]
 
 
-def test_a_batch_from_elsewhere_is_checked(open_log: OpenLog) -> None:
-    log = open_log()
-    assert log.append_batch(batch_of([b"x", b"y"])) == range(2)
-    damaged = batch_of([b"z"])
-    damaged[-1] ^= 1
-    with pytest.raises(CorruptBatchError):
-        log.append_batch(damaged)
-    assert values(list(log)) == [b"x", b"y"]
-
-
-def test_an_idempotent_batch_is_there_once(open_log: OpenLog) -> None:
-    log = open_log()
-    for _ in range(3):
-        batch = batch_of([b"x", b"y"], producer_id=1, producer_epoch=0, base_sequence=0)
-        assert log.append_batch(batch) == range(2)
-    assert values(list(log)) == [b"x", b"y"]
-
-
 def test_reading_outside_of_the_log_is_refused(open_log: OpenLog) -> None:
     log = open_log()
     log.append(b"x")
@@ -150,11 +131,11 @@ def test_committed_only_leaves_out_what_is_aborted_or_undecided(open_log: OpenLo
     inner = log._log
 
     def write(producer_id: int, value: bytes) -> None:
-        log.append_batch(
-            batch_of(
-                [value], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
-            )
+        batch = batch_of(
+            [value], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
         )
+        inner.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+        log.flush()
 
     def end(producer_id: int, *, commit: bool) -> None:
         marker = marker_of(producer_id, commit=commit)
@@ -184,7 +165,7 @@ def test_times_are_found(open_log: OpenLog) -> None:
     assert log.offset_at(NOW_MS) is None
 
 
-# --- upkeep ------------------------------------------------------------------------------------
+# --- maintenance ------------------------------------------------------------------------------------
 
 
 def test_a_trimmed_log_starts_later_also_when_it_is_opened_again(open_log: OpenLog) -> None:

@@ -21,10 +21,10 @@ from distributedlog.model.errors import (
     RecordTooLargeError,
     StorageError,
 )
-from distributedlog.ports.executor import InlineExecutor
 from distributedlog.records import record as record_codec
 from tests.simulation.clock import ManualClock
 from tests.simulation.disk import SimDisk
+from tests.simulation.executor import InlineExecutor
 from tests.unit.storage.support import NOW_MS, batch_of, value_of
 
 COMPACTED = LogConfig(cleanup_policy=("compact",))
@@ -170,7 +170,7 @@ def test_only_the_end_of_a_log_reads_as_nothing() -> None:
     assert log.read_arrow(15).num_rows == 0
 
 
-# --- upkeep ------------------------------------------------------------------------------------
+# --- maintenance ------------------------------------------------------------------------------------
 
 
 def test_a_damaged_log_does_not_keep_the_others_from_being_compacted() -> None:
@@ -220,7 +220,8 @@ def test_a_closed_log_is_not_compacted() -> None:
 
 
 class ClosedMeanwhile(InlineExecutor):
-    """As `SystemExecutor` when another thread closes the store between planning and starting."""
+    """An executor like `SystemExecutor` when another thread closes the store between planning and
+    starting."""
 
     store: Store
 

@@ -9,9 +9,9 @@ import pytest
 from distributedlog import LogConfig, Record, Store
 from distributedlog.model.errors import LogClosedError, LogDirectoryFailedError, StorageError
 from distributedlog.ports.disk import SystemDisk, SystemFile
-from distributedlog.ports.executor import InlineExecutor
 from tests.simulation.clock import ManualClock
 from tests.simulation.disk import SimDisk
+from tests.simulation.executor import InlineExecutor
 from tests.unit.storage.support import NOW_MS, value_of
 
 THREADS = 8
@@ -216,7 +216,7 @@ def test_compacting_a_log_that_was_deleted_does_nothing() -> None:
     store.maintain()
 
 
-def test_upkeep_compacts_and_deletes() -> None:
+def test_maintenance_compacts_and_deletes() -> None:
     disk = SimDisk(1)
     disk.now_ms = NOW_MS
     config = LogConfig(segment_bytes=1024, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
@@ -272,7 +272,7 @@ def test_damage_found_at_opening_is_logged(tmp_path: Path, caplog: pytest.LogCap
     assert "is damaged at position 0" in caplog.text
 
 
-def test_upkeep_that_fails_is_logged_once_for_each_reason(
+def test_maintenance_that_fails_is_logged_once_for_each_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     reasons = ["no room", "no room", "", "no room", "a bad log"]

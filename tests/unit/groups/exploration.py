@@ -16,9 +16,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from distributedlog.groups.classic.group import ClassicGroup, GroupEvent, GroupState, record_of
+from distributedlog.groups.classic.group import (
+    ClassicGroup,
+    GroupEvent,
+    GroupState,
+    make_group_metadata_record,
+)
 from distributedlog.groups.config import GroupConfig
-from distributedlog.groups.requests import DeleteGroupRequest, Offer
+from distributedlog.groups.requests import DeleteGroupRequest, SupportedProtocol
 from distributedlog.groups.turn import Timer, TimerKey
 from tests.unit.groups.stage import GROUP, RANGE, Stage, subscription
 
@@ -27,14 +32,14 @@ Pair = tuple[GroupState, GroupEvent]
 Step = tuple[str, Callable[[Stage], None]]
 
 
-class Found(NamedTuple):
+class Exploration(NamedTuple):
     pairs: dict[Pair, str]
     """What happened, and the steps that first led to it."""
     situations: int
     states: set[GroupState]
 
 
-def explore(config: GroupConfig, members_max: int, situations_max: int) -> Found:
+def explore(config: GroupConfig, members_max: int, situations_max: int) -> Exploration:
     """All of it; an AssertionError if that is more than `situations_max`."""
     pairs: dict[Pair, str] = {}
     states: set[GroupState] = set()
@@ -57,7 +62,7 @@ def explore(config: GroupConfig, members_max: int, situations_max: int) -> Found
                 assert len(seen) <= situations_max, "there is no end to it"
                 _forget_answers(after)
                 waiting.append((after, told))
-    return Found(pairs, len(seen), states)
+    return Exploration(pairs, len(seen), states)
 
 
 class _noting:  # noqa: N801 - reads as a verb
@@ -114,11 +119,11 @@ def steps(stage: Stage, members_max: int) -> Iterator[Step]:
 
 def _steps_of(number: int, member_id: str, instance: str | None) -> Iterator[Step]:
     def join(stage: Stage) -> None:
-        offers = stage.machine.groups[GROUP].members[member_id].offers
-        stage.join(member_id, instance=instance, offers=offers)
+        protocols = stage.machine.groups[GROUP].members[member_id].protocols
+        stage.join(member_id, instance=instance, protocols=protocols)
 
     def change(stage: Stage) -> None:
-        stage.join(member_id, instance=instance, offers=new_offers(stage))
+        stage.join(member_id, instance=instance, protocols=new_offers(stage))
 
     def sync(stage: Stage) -> None:
         group = stage.machine.groups[GROUP]
@@ -131,18 +136,18 @@ def _steps_of(number: int, member_id: str, instance: str | None) -> Iterator[Ste
     yield f"{number} leaves", lambda stage: _leave(stage, member_id)
 
 
-def new_offers(stage: Stage) -> tuple[Offer, ...]:
+def new_offers(stage: Stage) -> tuple[SupportedProtocol, ...]:
     """Such as nobody has made yet."""
-    return (Offer("range", subscription(f"t{stage._waiter}")),)
+    return (SupportedProtocol("range", subscription(f"t{stage._waiter}")),)
 
 
-def _come_static(stage: Stage, offers: tuple[Offer, ...]) -> None:
-    """With what it had before, if it is to be the same."""
+def _come_static(stage: Stage, protocols: tuple[SupportedProtocol, ...]) -> None:
+    """Comes with what it had before, if it is to be the same."""
     group = stage.machine.groups.get(GROUP)
     known = None if group is None else group.static.get(INSTANCE)
-    if group is not None and known is not None and offers is RANGE:
-        offers = group.members[known].offers
-    stage.join(instance=INSTANCE, offers=offers)
+    if group is not None and known is not None and protocols is RANGE:
+        protocols = group.members[known].protocols
+    stage.join(instance=INSTANCE, protocols=protocols)
 
 
 def _quietly(asked: Callable[..., object], *arguments: object, **named: object) -> None:
@@ -213,4 +218,4 @@ def check(stage: Stage, story: str) -> None:
     assert set(group.static.values()) <= group.members.keys(), story
     assert len(timers) <= len(group.members) + len(group.pending) + 2, story
     if group.state is GroupState.STABLE or (group.state is GroupState.EMPTY and group.generation):
-        assert record_of(group).value == machine.stored[GROUP], story
+        assert make_group_metadata_record(group).value == machine.stored[GROUP], story

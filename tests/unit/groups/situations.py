@@ -13,7 +13,7 @@ from distributedlog.groups.requests import (
     DeleteOffsetsRequest,
     DescribeReply,
     DescribeRequest,
-    Offer,
+    SupportedProtocol,
 )
 from distributedlog.groups.turn import Timer
 from distributedlog.model.errors import DlogError
@@ -21,8 +21,8 @@ from distributedlog.model.ids import TopicPartition
 from tests.unit.groups.exploration import _due, deadlines
 from tests.unit.groups.stage import GROUP, Stage, Waiting, subscription
 
-OTHER_TOPICS: Final = (Offer("range", subscription("u")),)
-STRANGE: Final = (Offer("strange", b""),)
+OTHER_TOPICS: Final = (SupportedProtocol("range", subscription("u")),)
+STRANGE: Final = (SupportedProtocol("strange", b""),)
 
 
 class Case(NamedTuple):
@@ -125,11 +125,11 @@ def _committed(case: Case) -> str:
 EVENTS: Final[dict[str, Callable[[Case], str]]] = {
     "one comes": lambda case: _waited(case.stage.join()),
     "one asks for an id": lambda case: _waited(case.stage.join(must_know_id=True)),
-    "one comes with a strange protocol": lambda case: _waited(case.stage.join(offers=STRANGE)),
+    "one comes with a strange protocol": lambda case: _waited(case.stage.join(protocols=STRANGE)),
     "one comes with an id of its own": lambda case: _waited(case.stage.join("x")),
     "a joins again": lambda case: _waited(case.stage.join(case.a)),
     "b joins again": lambda case: _waited(case.stage.join(case.b)),
-    "b joins with other topics": lambda case: _waited(case.stage.join(case.b, offers=OTHER_TOPICS)),
+    "b joins with other topics": lambda case: _waited(case.stage.join(case.b, protocols=OTHER_TOPICS)),
     "a syncs": lambda case: _waited(case.stage.sync(case.a, case.generation, _parts(case))),
     "b syncs": lambda case: _waited(case.stage.sync(case.b, case.generation)),
     "b syncs in an old generation": lambda case: _waited(case.stage.sync(case.b, case.generation - 1)),

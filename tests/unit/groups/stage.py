@@ -8,11 +8,14 @@ from collections.abc import Sequence
 
 from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.machine import GroupMachine
+from distributedlog.groups.member_bytes import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES
 from distributedlog.groups.records import GroupRecord, decode_record, encode_record
 from distributedlog.groups.requests import (
     CommitReply,
     CommitRequest,
-    Completed,
+    CommittedOffset,
+    Deferred,
+    DeferredReply,
     FetchOffsetsReply,
     FetchOffsetsRequest,
     HeartbeatRequest,
@@ -21,13 +24,11 @@ from distributedlog.groups.requests import (
     Leaver,
     LeaveReply,
     LeaveRequest,
-    Offer,
-    Position,
     Reply,
     Request,
+    SupportedProtocol,
     SyncReply,
     SyncRequest,
-    Waits,
 )
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
@@ -51,7 +52,7 @@ def subscription(*topics: str) -> bytes:
     return encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), 0)
 
 
-RANGE = (Offer("range", subscription("t")),)
+RANGE = (SupportedProtocol("range", subscription("t")),)
 
 
 class MemoryLog:
@@ -101,6 +102,22 @@ class Waiting:
         return self.reply.assignment
 
 
+def check_member_bytes(machine: GroupMachine) -> None:
+    """What was counted, turn by turn, is what the members hold."""
+    held = [each.size for group in machine.groups.values() for each in group.members.values()]
+    held += [
+        MEMBER_OVERHEAD_BYTES + len(group.group_id) + len(member_id)
+        for group in machine.groups.values()
+        for member_id in group.pending
+    ]
+    held += [
+        each.size + PARTITION_BYTES * len(each.holds)
+        for consumer in machine.consumers.by_id.values()
+        for each in consumer.members.values()
+    ]
+    assert machine.member_bytes.total == sum(held)
+
+
 class Stage:
     def __init__(self, config: GroupConfig = NO_DELAY, *, commits: bool = True) -> None:
         self.config = config
@@ -127,7 +144,9 @@ class Stage:
         self.answers: dict[int, Reply | DlogError] = {}
         self.tickets: dict[int, Waiting] = {}
         self.epoch += 1
-        self.runtime: Runtime[Request, GroupRecord, Reply, Completed] = Runtime(self.new_machine, self.log)
+        self.runtime: Runtime[Request, GroupRecord, Reply, DeferredReply] = Runtime(
+            self.new_machine, self.log
+        )
         self.runtime.elected(self.epoch)
         for offset, entry in enumerate(self.log.entries):
             self.runtime.replay(decoded(entry), offset)
@@ -153,17 +172,18 @@ class Stage:
         if self.commits if commit is None else commit:
             self.runtime.committed(self.log.next_offset() - 1)
             self.committed_offset = self.runtime.committed_offset
+        check_member_bytes(self.machine)
         outbox = self.runtime.take()
         for waiter, reply in outbox.effects:
             assert not self.waiting[waiter].is_answered, "nobody is answered twice"
             self.waiting[waiter].reply = reply
-        for ticket, response, error, _ in outbox.answers:
+        for ticket, response, error, _ in outbox.replies:
             waiting = self.tickets.pop(ticket, None)
             if waiting is None:
                 self.answers[ticket] = response if error is None else error
             elif error is not None:
                 waiting.error = error.code
-            elif not isinstance(response, Waits):
+            elif not isinstance(response, Deferred):
                 assert isinstance(response, JoinReply | SyncReply)
                 waiting.reply = response
 
@@ -202,7 +222,7 @@ class Stage:
         member_id: str = "",
         *,
         instance: str | None = None,
-        offers: tuple[Offer, ...] = RANGE,
+        protocols: tuple[SupportedProtocol, ...] = RANGE,
         must_know_id: bool = False,
         group: str = GROUP,
         protocol_type: str = "consumer",
@@ -221,7 +241,7 @@ class Stage:
                 session_timeout_ms=session_ms,
                 rebalance_timeout_ms=rebalance_ms,
                 protocol_type=protocol_type,
-                offers=offers,
+                protocols=protocols,
                 waiter=self._waiter,
                 must_know_id=must_know_id,
                 may_skip_assignment=may_skip,
@@ -276,7 +296,7 @@ class Stage:
         group: str = GROUP,
         retention_ms: int | None = None,
     ) -> ErrorCode:
-        position = Position(TopicPartition(topic, partition), offset, 5, "why")
+        position = CommittedOffset(TopicPartition(topic, partition), offset, 5, "why")
         request = CommitRequest(group, member_id, instance, generation, (position,), retention_ms)
         try:
             reply = self.ask(request)
@@ -289,7 +309,7 @@ class Stage:
     def committed(self, group: str = GROUP) -> dict[TopicPartition, int]:
         reply = self.ask(FetchOffsetsRequest(group, None))
         assert isinstance(reply, FetchOffsetsReply)
-        return {each.partition: each.offset for each in reply.positions}
+        return {each.partition: each.offset for each in reply.offsets}
 
     # --- whole stories -------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.records import OffsetRecord
-from distributedlog.groups.requests import DeleteGroupRequest, Leaver, Offer, SyncReply
+from distributedlog.groups.requests import DeleteGroupRequest, Leaver, SupportedProtocol, SyncReply
 from distributedlog.model.error_codes import ErrorCode
 from tests.unit.groups.stage import GROUP, Stage, Waiting, decoded, subscription
 
@@ -32,7 +32,7 @@ class Client:
         self.instance: str | None = None
         self.generation = -1
         self.topics: tuple[str, ...] = ("t",)
-        self.offers: tuple[str, ...] = ("range",)
+        self.protocols: tuple[str, ...] = ("range",)
         self.waiting: Waiting | None = None
 
 
@@ -45,7 +45,7 @@ class Teller:
             "coordinator": self._coordinator,
             "join": self._join,
             "sync": self._sync,
-            "beat": self._beat,
+            "beat": self._apply_heartbeat,
             "leave": self._leave,
             "commit": self._commit,
             "stale": self._stale,
@@ -68,7 +68,7 @@ class Teller:
     # --- what is told --------------------------------------------------------------------------
 
     def _answers(self) -> list[str]:
-        """Of those who waited, in the order in which they came."""
+        """Returns the answers of those who waited, in the order in which they came."""
         told = []
         for client in self._clients.values():
             waiting = client.waiting
@@ -117,12 +117,14 @@ class Teller:
             elif key == "topics":
                 client.topics = tuple(value.split(","))
             elif key == "offers":
-                client.offers = tuple(value.split(","))
+                client.protocols = tuple(value.split(","))
         client.waiting = self._stage.join(
             client.member_id,
             instance=client.instance,
             must_know_id="id" in options,
-            offers=tuple(Offer(each, subscription(*client.topics)) for each in client.offers),
+            protocols=tuple(
+                SupportedProtocol(each, subscription(*client.topics)) for each in client.protocols
+            ),
         )
         return []
 
@@ -138,7 +140,7 @@ class Teller:
         )
         return []
 
-    def _beat(self, arguments: list[str]) -> list[str]:
+    def _apply_heartbeat(self, arguments: list[str]) -> list[str]:
         client = self._client(arguments[0])
         code = self._stage.heartbeat(client.member_id, client.generation, client.instance)
         return [f"{client.name}: {code.name}"]

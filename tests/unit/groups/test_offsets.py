@@ -4,8 +4,7 @@ from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.requests import (
     CommitReply,
     CommitRequest,
-    CommitsReply,
-    CommitsRequest,
+    CommittedOffset,
     DeleteGroupRequest,
     DeleteOffsetsReply,
     DeleteOffsetsRequest,
@@ -16,9 +15,10 @@ from distributedlog.groups.requests import (
     ForgetTopicsRequest,
     ListReply,
     ListRequest,
-    Offer,
+    MergedCommitReply,
+    MergedCommitRequest,
     PartDone,
-    Position,
+    SupportedProtocol,
 )
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
@@ -34,12 +34,12 @@ def test_a_position_is_given_back_with_all_that_was_said_of_it() -> None:
     stage = Stage()
     assert stage.commit(42) is ErrorCode.NONE
     reply = stage.ask(FetchOffsetsRequest(GROUP, (T0, TopicPartition("t", 1))))
-    assert reply == FetchOffsetsReply((Position(T0, 42, 5, "why"),))
+    assert reply == FetchOffsetsReply((CommittedOffset(T0, 42, 5, "why"),))
 
 
 def test_nobody_reads_a_position_before_it_is_committed() -> None:
     stage = Stage(commits=False)
-    position = Position(T0, 42, -1, "")
+    position = CommittedOffset(T0, 42, -1, "")
     committing = stage.begin(CommitRequest(GROUP, "", None, -1, (position,)))
     reading = stage.begin(FetchOffsetsRequest(GROUP, None))
     assert stage.answers == {}
@@ -62,8 +62,10 @@ def test_positions_are_there_after_a_failover() -> None:
 
 def test_a_group_that_is_not_known_takes_commits_of_those_who_assign_themselves() -> None:
     stage = Stage()
-    assert stage.commit(1, "m", 0) is ErrorCode.ILLEGAL_GENERATION
+    assert stage.commit(1, "m", 0) is ErrorCode.GROUP_ID_NOT_FOUND
     assert stage.commit(1) is ErrorCode.NONE
+    assert stage.commit(1, "m", 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert stage.commit(1, "", 0) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_in_an_empty_group_an_administrator_commits_and_a_former_member_does_not() -> None:
@@ -114,7 +116,7 @@ def test_a_commit_is_a_sign_of_life() -> None:
 
 
 def commit_of(offset: int, member_id: str = "", generation: int = -1, partition: int = 0) -> CommitRequest:
-    position = Position(TopicPartition("t", partition), offset, 5, "why")
+    position = CommittedOffset(TopicPartition("t", partition), offset, 5, "why")
     return CommitRequest(GROUP, member_id, None, generation, (position,))
 
 
@@ -124,8 +126,8 @@ def test_commits_that_are_put_together_are_judged_one_by_one_and_are_one_entry()
     entries = len(stage.log.entries)
     taken = [commit_of(at, member, 1, partition=at % 2) for at in range(4)]
     fenced, outsider = commit_of(9, member, 7), commit_of(9)
-    reply = stage.ask(CommitsRequest((*taken[:2], fenced, outsider, *taken[2:])))
-    assert isinstance(reply, CommitsReply)
+    reply = stage.ask(MergedCommitRequest((*taken[:2], fenced, outsider, *taken[2:])))
+    assert isinstance(reply, MergedCommitReply)
     codes = [each.code if isinstance(each, DlogError) else each.errors for each in reply.replies]
     done = (ErrorCode.NONE,)
     assert codes == [done, done, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, done, done]
@@ -137,8 +139,8 @@ def test_commits_that_are_all_refused_write_nothing() -> None:
     stage = Stage()
     (member,) = stage.stable(None)
     entries = len(stage.log.entries)
-    reply = stage.ask(CommitsRequest((commit_of(9, member, 7), commit_of(9))))
-    assert isinstance(reply, CommitsReply)
+    reply = stage.ask(MergedCommitRequest((commit_of(9, member, 7), commit_of(9))))
+    assert isinstance(reply, MergedCommitReply)
     assert all(isinstance(each, DlogError) for each in reply.replies)
     assert len(stage.log.entries) == entries
 
@@ -146,7 +148,7 @@ def test_commits_that_are_all_refused_write_nothing() -> None:
 def test_together_commits_do_not_become_larger_than_an_entry_may_be() -> None:
     stage = Stage(GroupConfig(entry_bytes_max=500))
     commits = tuple(commit_of(1, partition=at) for at in range(10))
-    assert stage.code_of(CommitsRequest(commits)) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert stage.code_of(MergedCommitRequest(commits)) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert stage.committed() == {}
 
 
@@ -155,7 +157,7 @@ def test_together_commits_do_not_become_larger_than_an_entry_may_be() -> None:
 
 def test_metadata_that_are_too_long_are_refused_for_their_partition_alone() -> None:
     stage = Stage(GroupConfig(offset_metadata_bytes_max=4))
-    positions = (Position(T0, 1, -1, "ÄÄÄ"), Position(TopicPartition("t", 1), 2, -1, "1234"))
+    positions = (CommittedOffset(T0, 1, -1, "ÄÄÄ"), CommittedOffset(TopicPartition("t", 1), 2, -1, "1234"))
     reply = stage.ask(CommitRequest(GROUP, "", None, -1, positions))
     assert reply == CommitReply((ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE))
     assert stage.committed() == {TopicPartition("t", 1): 2}
@@ -163,7 +165,7 @@ def test_metadata_that_are_too_long_are_refused_for_their_partition_alone() -> N
 
 def test_more_than_an_entry_holds_is_refused_as_a_whole() -> None:
     stage = Stage(GroupConfig(entry_bytes_max=500))
-    positions = tuple(Position(TopicPartition("t", at), 1, -1, "") for at in range(10))
+    positions = tuple(CommittedOffset(TopicPartition("t", at), 1, -1, "") for at in range(10))
     assert (
         stage.code_of(CommitRequest(GROUP, "", None, -1, positions)) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     )
@@ -197,7 +199,7 @@ def test_positions_of_topics_that_are_read_are_not_deleted() -> None:
 
 def test_nothing_is_deleted_where_it_is_not_known_what_members_read() -> None:
     stage = Stage()
-    stage.join(protocol_type="connect", offers=(Offer("p", b"?"),))
+    stage.join(protocol_type="connect", protocols=(SupportedProtocol("p", b"?"),))
     request = DeleteOffsetsRequest(GROUP, (T0,))
     assert stage.code_of(request) is ErrorCode.NON_EMPTY_GROUP
     assert stage.code_of(request._replace(group_id="other")) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -305,3 +307,24 @@ def test_a_group_without_members_is_described_as_what_it_is(group: str, state: s
     stage = Stage()
     stage.commit(1, group="alone")
     assert stage.ask(DescribeRequest(group)) == DescribeReply(group, state, "", "", ())
+
+
+@pytest.mark.parametrize(
+    "deletion", [DeleteOffsetsRequest(GROUP, (T0,)), ForgetTopicsRequest(frozenset({"t"}))]
+)
+def test_a_group_that_only_had_positions_stays_empty_without_them_until_it_is_deleted(
+    deletion: DeleteOffsetsRequest | ForgetTopicsRequest,
+) -> None:
+    stage = Stage()
+    stage.commit(5)
+    stage.ask(deletion)
+    assert not stage.machine.offsets.has(GROUP)
+    listed = stage.ask(ListRequest())
+    assert isinstance(listed, ListReply)
+    assert [(each.group_id, each.state) for each in listed.groups] == [(GROUP, "Empty")]
+    stage.ask(DeleteGroupRequest(GROUP))
+    assert not stage.machine.has(GROUP)
+    stage.commit(5)
+    stage.ask(deletion)
+    stage.advance(stage.config.offsets_retention_check_ms)
+    assert not stage.machine.has(GROUP), "nor does it stay for ever"

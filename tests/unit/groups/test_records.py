@@ -10,7 +10,7 @@ from distributedlog.groups.records import (
     GroupMetadataRecord,
     GroupRecord,
     OffsetRecord,
-    StoredPosition,
+    StoredOffset,
     decode_record,
     encode_record,
     encode_records,
@@ -30,7 +30,7 @@ from distributedlog.protocol.versioned import encode_versioned
 from tests.unit.groups.stage import Stage
 
 PLACE = TopicPartition("t", 3)
-OFFSET = OffsetRecord("g", PLACE, StoredPosition(7, 2, "m", 9))
+OFFSET = OffsetRecord("g", PLACE, StoredOffset(7, 2, "m", 9))
 MEMBER = MemberMetadata(
     member_id="id",
     group_instance_id="i",
@@ -72,7 +72,7 @@ def test_a_group_has_kafkas_bytes() -> None:
 
 
 def test_a_position_with_its_own_expiry_is_written_in_the_version_that_has_it() -> None:
-    record = OffsetRecord("g", PLACE, StoredPosition(7, -1, "", 9, 10))
+    record = OffsetRecord("g", PLACE, StoredOffset(7, -1, "", 9, 10))
     key, data = encode_record(record)
     assert data is not None
     assert data[:2] == b"\0\x01"
@@ -94,7 +94,7 @@ positions = st.builds(
     OffsetRecord,
     texts,
     st.builds(TopicPartition, texts, int32s),
-    st.none() | st.builds(StoredPosition, int64s, int32s, texts, int64s, st.just(NO_EXPIRY) | int64s),
+    st.none() | st.builds(StoredOffset, int64s, int32s, texts, int64s, st.just(NO_EXPIRY) | int64s),
 )
 
 

@@ -5,7 +5,7 @@ import os
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.groups.classic.group import GroupState, record_of
+from distributedlog.groups.classic.group import GroupState, make_group_metadata_record
 from distributedlog.groups.machine import GroupMachine
 from distributedlog.groups.records import GroupRecord
 from tests.unit.groups.exploration import steps
@@ -61,12 +61,12 @@ def test_after_a_restart_at_any_point_of_the_log_what_is_durable_is_what_was(cho
         other.failover()
         for group in other.machine.groups.values():
             assert group.state in (GroupState.STABLE, GroupState.EMPTY)
-            assert record_of(group).value == other.machine.stored[group.group_id]
+            assert make_group_metadata_record(group).value == other.machine.stored[group.group_id]
         assert list(other.machine.durable_records()) == durable, "taking over changes nothing"
 
 
 def compacted(entries: list[Stored], *, keeps_tombstones: bool) -> list[Stored]:
-    """Of each key the last record; of those without a value none, once their time is over."""
+    """Returns the last record of each key; of those without a value none, once their time is over."""
     last: dict[bytes, tuple[int, int]] = {}
     for number, entry in enumerate(entries):
         for at, (key, _) in enumerate(entry):

@@ -51,6 +51,22 @@ def test_spelling_is_read_with_indulgence() -> None:
     assert config.compression_type == "zstd"
 
 
+def test_values_are_read_as_kafka_reads_them() -> None:
+    config = LogConfig.from_properties(
+        {
+            "cleanup.policy": "",
+            "retention.bytes": "-2",
+            "retention.ms": " +5 ",
+            "min.cleanable.dirty.ratio": ".25f",
+            "segment.index.bytes": "4",
+        }
+    )
+    assert (config.cleanup_policy, config.compacts, config.deletes) == ((), False, False)
+    assert (config.retention_bytes, config.retention_ms) == (-2, 5)
+    assert config.min_cleanable_dirty_ratio == 0.25
+    assert config.index_bytes_max == 12, "one entry always fits"
+
+
 def test_an_unknown_name_is_refused_and_the_known_ones_told() -> None:
     with pytest.raises(ConfigError, match=r"segment\.byte'; known are .*segment\.bytes"):
         LogConfig.from_properties({"segment.byte": "1"})
@@ -62,7 +78,7 @@ def test_an_unknown_name_is_refused_and_the_known_ones_told() -> None:
         ("segment.bytes", "many"),
         ("segment.bytes", "1023"),
         ("segment.bytes", str(INT32_MAX + 1)),
-        ("segment.index.bytes", "11"),
+        ("segment.index.bytes", "3"),
         ("flush.on.commit", "yes"),
         ("min.cleanable.dirty.ratio", "half"),
         ("min.cleanable.dirty.ratio", "1.01"),
@@ -70,7 +86,10 @@ def test_an_unknown_name_is_refused_and_the_known_ones_told() -> None:
         ("retention.ms", "-2"),
         ("segment.ms", "0"),
         ("cleanup.policy", "shred"),
-        ("cleanup.policy", ""),
+        ("cleanup.policy", ","),
+        ("cleanup.policy", "delete,"),
+        ("retention.bytes", "9223372036854775808"),
+        ("retention.bytes", "1_000"),
         ("compression.type", "brotli"),
         ("message.timestamp.type", "createtime"),
     ],

@@ -1,6 +1,6 @@
 """What somebody may have meant: the one name, or some of them, and nothing where nothing is near."""
 
-from distributedlog.model.near import did_you_mean, nearest
+from distributedlog.model.suggestions import did_you_mean, nearest
 
 KNOWN = ("retention.ms", "retention.bytes", "segment.bytes")
 

@@ -1,5 +1,6 @@
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +29,16 @@ def test_a_batch_is_told_in_our_words() -> None:
     assert (batch.flow, batch.batch, batch.rows, batch.milliseconds) == ("orders", 3, 12, 420)
     assert batch.positions == {"orders": {0: 7, 1: 9, 2: 1}, "x": {0: 5}}
     assert batch.rows_too_late == 5
+
+
+@pytest.mark.parametrize(
+    ("sink", "rows_out"),
+    [({"numOutputRows": 7}, 7), ({"numOutputRows": 0}, 0), ({"numOutputRows": -1}, 3), (None, 3)],
+)
+def test_rows_written_are_the_sinks_or_else_the_stages(sink: object, rows_out: int) -> None:
+    batch = parse_progress(told(sink=sink), 3)
+    assert batch is not None
+    assert (batch.rows, batch.rows_out) == (12, rows_out)
 
 
 def test_a_stream_without_a_name_is_none_of_ours() -> None:

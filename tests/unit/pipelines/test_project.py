@@ -60,7 +60,7 @@ def test_a_project_is_found_from_below(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "message"),
     [
         ("[1, 2", "is not YAML"),
         ("just words", "holds no settings"),
@@ -71,9 +71,9 @@ def test_a_project_is_found_from_below(tmp_path: Path) -> None:
         ("name: x\nstorage: y\nconfiguration: {dlog.topics: 'a:many'}", "NAME:PARTITIONS"),
     ],
 )
-def test_a_wrong_specification_says_what_is_wrong(tmp_path: Path, text: str, complaint: str) -> None:
+def test_a_wrong_specification_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "spark-pipeline.yml").write_text(text)
-    with pytest.raises(ConfigError, match=complaint):
+    with pytest.raises(ConfigError, match=message):
         read_project(tmp_path / "spark-pipeline.yml")
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkValueError
 
 from distributedlog.model.errors import PipelineError
-from distributedlog.pipelines.runner import Runner, RunOutcome, describe, messages_of, run_loop
+from distributedlog.pipelines.runner import Runner, RunOutcome, messages_of, run_loop
 
 ACCUMULATOR = "PlanObserved(name=__python_accumulator__, metrics={})"
 
@@ -42,35 +42,6 @@ def test_every_other_error_is_one(error: Exception) -> None:
         list(messages_of(ending_with(error)))
 
 
-def test_of_a_long_error_the_beginning_is_told() -> None:
-    text = "[TABLE_NOT_FOUND] no such table\n  orders\n\nJVM stacktrace:\norg.apache.X\n at org.apache.Y"
-    assert describe(RuntimeError(text)) == "[TABLE_NOT_FOUND] no such table orders"
-    assert describe(RuntimeError()) == "RuntimeError"
-    assert (
-        describe("[STREAM_FAILED] it ended\n=== Streaming Query ===\nIdentifier: x")
-        == "[STREAM_FAILED] it ended"
-    )
-    assert len(describe(RuntimeError("x" * 10_000))) == 2_000
-
-
-def test_of_an_error_that_came_through_java_the_last_cause_is_told() -> None:
-    text = (
-        "An error occurred while calling o1.getResult.\n: org.apache.spark.SparkException: Job aborted\n"
-        "\tat org.apache.X\nCaused by: org.apache.Y: [USER_RAISED_EXCEPTION] 'false' is not true!\n\tat Z"
-    )
-    assert describe(text) == "[USER_RAISED_EXCEPTION] 'false' is not true!"
-
-
-def test_of_an_error_in_a_worker_ours_is_told() -> None:
-    text = (
-        "[STREAM_FAILED] Query [id = 1] terminated: Traceback (most recent call last):\n"
-        '  File "worker.py", line 3, in main\n'
-        "distributedlog.model.errors.UnknownTopicError: there is no topic 'orders'\n"
-        "\tat org.apache.spark.X\n"
-    )
-    assert describe(RuntimeError(text)) == "there is no topic 'orders'"
-
-
 class Stage:
     """A runner whose runs end as they are told to."""
 
@@ -78,6 +49,7 @@ class Stage:
         self.states = states
         self.runs = 0
         self.refreshed: list[tuple[str, ...]] = []
+        self.pauses: list[float] = []
         self._stopping = stopping
 
     def run_once(self, full_refresh: Sequence[str] = ()) -> RunOutcome:
@@ -89,13 +61,26 @@ class Stage:
         return RunOutcome(self.runs, state, 1, 1, 1, 0, "why" if state == "failed" else None)
 
 
+class Stopping(threading.Event):
+    """Is told how long would be waited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.pauses.append(timeout or 0.0)
+        return self.is_set()
+
+
 def looped(states: list[str], failures_max: int = 3) -> tuple[Stage, list[str], RunOutcome]:
-    stopping = threading.Event()
+    stopping = Stopping()
     stage = Stage(states, stopping)
     told: list[str] = []
     outcome = run_loop(
         cast(Runner, stage), 0.0, stopping, lambda each: told.append(each.state), failures_max, ["orders"]
     )
+    stage.pauses = stopping.pauses
     return stage, told, outcome
 
 
@@ -126,3 +111,10 @@ def test_too_many_failures_in_a_row_end_it() -> None:
 def test_a_loop_that_is_stopped_after_a_failure_says_so() -> None:
     _, _, outcome = looped(["completed", "failed"])
     assert outcome.error == "why"
+
+
+def test_after_failures_there_is_a_pause_longer_each_time() -> None:
+    stage, _, _ = looped(["failed", "failed", "failed", "completed", "failed", "completed"], failures_max=4)
+    assert stage.pauses == [1.0, 2.0, 4.0, 0.0, 1.0, 0.0]
+    many = ["failed"] * 12 + ["completed"]
+    assert looped(many, failures_max=20)[0].pauses[-2] == 30.0

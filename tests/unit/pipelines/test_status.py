@@ -1,6 +1,6 @@
 from typing import Any
 
-from distributedlog.pipelines.status import fold, lag_of
+from distributedlog.pipelines.status import LAG_SAMPLES_MAX, fold, lag_of
 
 
 def run(number: int, state: str, time_ms: int = 0, **fields: Any) -> dict[str, Any]:
@@ -117,3 +117,27 @@ def test_folding_goes_on_where_it_was() -> None:
     for event in events:
         piecewise = fold([event], onto=piecewise, is_running=True)
     assert piecewise == whole
+
+
+def test_rows_written_are_counted_beside_those_read() -> None:
+    events = [
+        batch("dead", 100, 100, rows_out=2, rows_out_total=2),
+        batch("dead", 50, 150, rows_out=1, rows_out_total=3),
+    ]
+    flow = fold(events).flows["dead"]
+    assert (flow.rows, flow.rows_last, flow.rows_out, flow.rows_out_last) == (150, 50, 3, 1)
+    before = fold([batch("dead", 100, 100)]).flows["dead"]
+    assert before.rows_out == 0, "histories of earlier versions have none"
+
+
+def test_whom_a_flow_tells_how_far_it_is_is_known() -> None:
+    source = {"type": "source", "time_ms": 1, "run": 1, "flow": "raw", "bootstrap": "a:1", "group": "shop"}
+    flow = fold([source]).flows["raw"]
+    assert (flow.bootstrap, flow.group) == ("a:1", "shop")
+
+
+def test_what_is_remembered_of_the_lag_is_bounded() -> None:
+    samples = ({"type": "lag", "time_ms": at, "records": at} for at in range(LAG_SAMPLES_MAX + 5))
+    kept = fold(samples).lag_samples
+    assert len(kept) == LAG_SAMPLES_MAX
+    assert kept[-1] == (LAG_SAMPLES_MAX + 4, LAG_SAMPLES_MAX + 4)

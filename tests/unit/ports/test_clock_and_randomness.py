@@ -4,7 +4,8 @@ import pytest
 
 from distributedlog.model.ids import ZERO_UUID, Uuid
 from distributedlog.ports.clock import Clock, SystemClock
-from distributedlog.ports.randomness import Randomness, SeededRandomness, SystemRandomness, uuid_from
+from distributedlog.ports.randomness import Randomness, SystemRandomness, uuid_from
+from tests.simulation.clock import SeededRandomness
 
 
 def test_the_wall_clock_is_the_systems_in_milliseconds() -> None:

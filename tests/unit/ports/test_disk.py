@@ -103,22 +103,6 @@ def test_opening_to_create_keeps_what_is_there(place: Place) -> None:
     assert place.read("a") == b"kept"
 
 
-def test_a_map_is_a_read_only_view_of_the_whole_file(place: Place) -> None:
-    place.write("a", b"content")
-    file = place.disk.open(place.path("a"))
-    view = file.map()
-    file.close()
-    assert view.readonly
-    assert bytes(view) == b"content"
-
-
-def test_a_map_of_an_empty_file_is_empty(place: Place) -> None:
-    place.write("a", b"")
-    file = place.disk.open(place.path("a"))
-    assert len(file.map()) == 0
-    file.close()
-
-
 def test_syncing_a_file_and_its_directory_succeeds(place: Place) -> None:
     file = place.disk.open(place.path("a"), create=True)
     file.write_at(0, b"x")

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from distributedlog.ports.executor import ChildProcess, Executor, InlineExecutor, Outcome, SystemExecutor
+from distributedlog.ports.executor import ChildProcess, Executor, Outcome, SystemExecutor
+from tests.simulation.executor import InlineExecutor
 
 WAIT_S = 30.0
 

@@ -185,7 +185,7 @@ def stream_of(frames: list[bytes]) -> bytes:
 
 
 def read_by_filling(reader: FrameReader, stream: bytes, chunk_bytes_max: int) -> list[bytearray]:
-    """As a transport does: receives into the reader's buffer, no more than there is room for."""
+    """Reads as a transport does: receives into the reader's buffer, no more than there is room for."""
     frames, position = [], 0
     while position < len(stream):
         room = reader.get_buffer()

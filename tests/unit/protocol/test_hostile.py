@@ -38,7 +38,7 @@ EXAMPLES = 5000 if os.environ.get("DLOG_SOAK") else 100
 
 @contextmanager
 def memory_bounded(bytes_max: int, message: type[Message], version: int) -> Iterator[None]:
-    """For reading this message: without what the making of its codec takes, once."""
+    """Bounds the memory for reading this message: without what the making of its codec takes, once."""
     with contextlib.suppress(MalformedMessageError):
         decode(message, version, b"")
     tracemalloc.start()
@@ -210,7 +210,7 @@ def heartbeat_response(tags: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("tags", "complaint"),
+    ("tags", "message"),
     [
         (uvarint(10_001) + b"\x00\x00" * 10_001, "10001 tagged fields"),
         (uvarint(2**32 - 1), "tagged fields are more than"),
@@ -223,8 +223,8 @@ def heartbeat_response(tags: bytes) -> bytes:
         (b"\x01\x85\x80", "cut short"),
     ],
 )
-def test_a_tagged_section_that_lies_is_refused(tags: bytes, complaint: str) -> None:
-    with memory_bounded(100_000, HeartbeatResponse, 4), pytest.raises(MalformedMessageError, match=complaint):
+def test_a_tagged_section_that_lies_is_refused(tags: bytes, message: str) -> None:
+    with memory_bounded(100_000, HeartbeatResponse, 4), pytest.raises(MalformedMessageError, match=message):
         decode(HeartbeatResponse, 4, heartbeat_response(tags))
 
 

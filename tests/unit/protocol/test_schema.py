@@ -73,7 +73,7 @@ def test_the_structs_of_a_message_are_found_once_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declarations", "complaint"),
+    ("declarations", "message"),
     [
         ({"x": field(INT32, since=3)}, "needs a default"),
         ({"x": field(INT32, until=3)}, "needs a default"),
@@ -86,8 +86,8 @@ def test_the_structs_of_a_message_are_found_once_each() -> None:
         ({"x": field(optional(FetchTopic), default=None)}, "only a tagged struct is optional"),
     ],
 )
-def test_a_declaration_that_cannot_work_is_refused(declarations: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(TypeError, match=complaint):
+def test_a_declaration_that_cannot_work_is_refused(declarations: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         StructType("Wrong", (Struct,), declarations)
 
 

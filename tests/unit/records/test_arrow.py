@@ -205,7 +205,7 @@ def test_a_row_that_no_batch_could_hold_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "complaint"),
+    ("columns", "message"),
     [
         ({"value": pa.array([1])}, "value is int64"),
         ({"offset": pa.array([1])}, "key or value must be there"),
@@ -215,8 +215,8 @@ def test_a_row_that_no_batch_could_hold_is_named() -> None:
         ({"value": pa.array([b""]), "headers": pa.array([[NO_KEY]], HEADERS)}, "without a key"),
     ],
 )
-def test_columns_that_make_no_records_are_refused(columns: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(InvalidRecordError, match=complaint):
+def test_columns_that_make_no_records_are_refused(columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRecordError, match=message):
         encode_from_arrow(pa.record_batch(columns))
 
 

@@ -23,10 +23,16 @@ from distributedlog.records.batch import (
     scan,
     stamp,
     stamp_append_time,
+    whole_batches,
 )
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import Record, decode_batch, encode_batch
 from tests.unit.records.strategies import LIMITS, brief, codecs, some_records, thorough
+
+
+def is_corrupt(result: ScanResult) -> bool:
+    return result.reason is not None and result.needs_bytes == 0
+
 
 FIELDS_AT = {
     "base_offset": (0, ">q"),
@@ -91,7 +97,7 @@ def test_a_codec_that_is_not_known_is_named_and_ends_a_scan() -> None:
     batch = altered(encode_batch(some_records(1)), attributes=5)
     with pytest.raises(UnsupportedCompressionError, match="codec 5"):
         read_header(batch)
-    assert scan(batch, check_crc=False).is_corrupt
+    assert is_corrupt(scan(batch, check_crc=False))
 
 
 def test_a_header_needs_all_its_bytes() -> None:
@@ -175,7 +181,7 @@ def headers_of(log: bytes, starts: list[int]) -> list[BatchHeader]:
 def test_a_scan_finds_every_batch_and_stops_at_the_end() -> None:
     log, starts = log_of(1, 2, 3, 4, 5)
     assert scan(log) == ScanResult(headers_of(log, starts), len(log), None, 0)
-    assert not scan(log).is_corrupt
+    assert not is_corrupt(scan(log))
     assert scan(b"") == ScanResult([], 0, None, 0)
     assert scan(log, starts[2]).headers == headers_of(log, starts[2:])
 
@@ -186,7 +192,7 @@ def test_a_scan_of_a_cut_log_stops_before_the_cut_and_asks_for_more() -> None:
         whole = [start for start, end in zip(starts, [*starts[1:], len(log)], strict=True) if end <= cut]
         for result in (scan(log[:cut]), scan(log, 0, cut), scan(memoryview(log), 0, cut)):
             assert result.headers == headers_of(log, whole)
-            assert not result.is_corrupt
+            assert not is_corrupt(result)
             assert (result.reason is None) == (result.end == cut)
             assert result.needs_bytes == 0 or result.end + result.needs_bytes > cut
 
@@ -207,7 +213,7 @@ def test_a_scan_stops_at_a_flipped_bit_and_calls_it_corrupt() -> None:
         damaged[at] ^= 0x10
         result = scan(damaged)
         assert result.end == starts[1]
-        assert result.is_corrupt, at
+        assert is_corrupt(result), at
         assert result.headers == headers_of(log, starts[:1])
 
 
@@ -222,7 +228,7 @@ def test_a_scan_without_checksums_reads_headers_only() -> None:
 def test_a_scan_of_zeroes_is_corrupt_at_once() -> None:
     log, _ = log_of(2)
     result = scan(log + bytes(4096))
-    assert (result.end, result.is_corrupt, len(result.headers)) == (len(log), True, 1)
+    assert (result.end, is_corrupt(result), len(result.headers)) == (len(log), True, 1)
 
 
 @thorough
@@ -236,3 +242,22 @@ def test_a_scan_of_noise_never_fails(noise: bytes) -> None:
 
 def test_the_constants_are_those_of_the_layout() -> None:
     assert (batch_module.HEADER_BYTES, batch_module.LOG_OVERHEAD, batch_module.MAGIC) == (61, 12, 2)
+
+
+@pytest.mark.parametrize("cut_bytes", [0, 1, HEADER_BYTES, HEADER_BYTES + 5])
+def test_a_run_of_batches_is_walked_as_far_as_they_are_whole(cut_bytes: int) -> None:
+    batches = [encode_batch([Record(b"v" * n)], base_offset=n) for n in range(1, 4)]
+    run = b"".join(bytes(each) for each in batches)
+    found = [
+        (at, header.base_offset) for at, header in whole_batches(memoryview(run)[: len(run) - cut_bytes])
+    ]
+    starts = [0, len(batches[0]), len(batches[0]) + len(batches[1])]
+    assert found == list(zip(starts, (1, 2, 3), strict=True))[: 3 if cut_bytes == 0 else 2]
+
+
+def test_a_header_that_cannot_be_ends_the_walk_of_a_run() -> None:
+    run = bytes(encode_batch([Record(b"v")])) + bytes(HEADER_BYTES)
+    walk = whole_batches(run)
+    assert next(walk)[0] == 0
+    with pytest.raises(UnsupportedFormatError):
+        next(walk)

@@ -13,8 +13,8 @@ from distributedlog.records.record import (
     decode_batch,
     decompress_records,
     encode_batch,
+    find_record_spans,
     rebuild_batch,
-    record_spans,
 )
 from tests.unit.records.strategies import (
     LIMITS,
@@ -30,7 +30,7 @@ from tests.unit.records.strategies import (
 def opened(batch: bytearray) -> tuple[bytes, list[RecordSpan]]:
     header = read_header(batch)
     section = bytes(decompress_records(batch, 0, header, LIMITS))
-    return section, record_spans(section, header)
+    return section, find_record_spans(section, header)
 
 
 def kept(section: bytes, spans: list[RecordSpan]) -> bytes:

@@ -16,7 +16,7 @@ from distributedlog.model.errors import (
     RecordTooLargeError,
     UnsupportedCompressionError,
 )
-from distributedlog.records.codecs import zstd
+from distributedlog.records.codecs import FRAMES_MAX, zstd
 from distributedlog.records.compression import Codec, compress, decompress
 from tests.unit.records.strategies import brief, codecs, thorough
 
@@ -178,3 +178,24 @@ def test_uncompressed_data_is_handed_on_as_it_is() -> None:
 def test_an_unknown_codec_is_refused() -> None:
     with pytest.raises(UnsupportedCompressionError):
         decompress(7, TEXT, len(TEXT))
+
+
+EMPTY_FRAMES = {
+    Codec.GZIP: gzip.compress(b""),
+    Codec.LZ4: lz4.frame.compress(b""),
+    Codec.ZSTD: zstd.compress(b""),
+}
+
+
+@pytest.mark.parametrize("codec", EMPTY_FRAMES)
+def test_a_batch_of_tiny_frames_is_read_up_to_a_bound(codec: Codec) -> None:
+    frame, last = EMPTY_FRAMES[codec], bytes(compress(codec, TEXT))
+    assert bytes(decompress(codec, frame * (FRAMES_MAX - 1) + last, len(TEXT))) == TEXT
+    with pytest.raises(CorruptBatchError, match="more than 1000 frames"):
+        decompress(codec, frame * (MIB // len(frame)), MIB)
+
+
+def test_a_batch_of_tiny_snappy_blocks_is_read_up_to_a_bound() -> None:
+    assert bytes(decompress(Codec.SNAPPY, xerial(*[b"a"] * 1000), MIB)) == b"a" * 1000
+    with pytest.raises(CorruptBatchError, match="blocks"):
+        decompress(Codec.SNAPPY, xerial(*[b""] * 200_000), MIB)

@@ -13,7 +13,14 @@ from distributedlog.records.batch import read_header
 from distributedlog.records.compression import Codec
 from distributedlog.records.kernel import varint_bytes
 from distributedlog.records.layout import BatchHeader
-from distributedlog.records.record import Record, decode_batch, encode_batch, rebuild_batch, record_spans
+from distributedlog.records.record import (
+    Record,
+    check_records,
+    decode_batch,
+    encode_batch,
+    find_record_spans,
+    rebuild_batch,
+)
 from tests.unit.records.strategies import LIMITS, numbered, some_records, thorough
 
 decode_to_arrow_plainly = partial(decode_to_arrow, include_headers=False)
@@ -51,7 +58,11 @@ def assert_refused(batch: bytearray) -> None:
     with pytest.raises(InvalidRecordError):
         decode_batch(batch, limits=LIMITS, check_crc=False)
     with pytest.raises(InvalidRecordError):
-        record_spans(batch[61:], header)
+        find_record_spans(batch[61:], header)
+    with pytest.raises(InvalidRecordError):
+        check_records(batch[61:], header)
+    with pytest.raises(InvalidRecordError):
+        check_records(batch[61:], header, releases_lock=True)
     with pytest.raises(InvalidRecordError):
         decode_to_arrow(batch, limits=LIMITS, check_crc=False)
     with pytest.raises(InvalidRecordError):
@@ -187,7 +198,7 @@ def test_noise_as_records_is_refused_or_fills_its_bytes_exactly(noise: bytes, co
         assert_refused(batch)
     else:
         assert len(read) == count
-        spans = record_spans(noise, read_header(batch))
+        spans = find_record_spans(noise, read_header(batch))
         assert [span.end for span in spans][-1:] == [len(noise)][:count]
         assert decode_to_arrow(batch, check_crc=False).num_rows == count
 

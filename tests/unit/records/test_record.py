@@ -99,7 +99,7 @@ def test_a_batch_is_read_from_the_middle_of_a_buffer_of_any_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "complaint"),
+    ("wrong", "message"),
     [
         (Record("text"), "bytes or None, not str"),  # type: ignore[arg-type]
         (Record(b"", 7), "bytes or None, not int"),  # type: ignore[arg-type]
@@ -112,8 +112,8 @@ def test_a_batch_is_read_from_the_middle_of_a_buffer_of_any_kind() -> None:
         ((b"too", b"short"), "not a Record"),
     ],
 )
-def test_what_is_not_a_record_is_refused_with_a_reason(wrong: Record, complaint: str) -> None:
-    with pytest.raises(InvalidRecordError, match=complaint):
+def test_what_is_not_a_record_is_refused_with_a_reason(wrong: Record, message: str) -> None:
+    with pytest.raises(InvalidRecordError, match=message):
         encode_batch([Record(b"fine"), wrong])
 
 

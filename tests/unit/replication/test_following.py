@@ -5,13 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributedlog.model.errors import (
+    CorruptBatchError,
     FencedLeaderEpochError,
     NotLeaderOrFollowerError,
     UnexpectedOffsetError,
     UnknownLeaderEpochError,
 )
 from distributedlog.replication.partition import Partition
-from distributedlog.storage.epochs import UNKNOWN_END, EpochEnd
+from distributedlog.storage.epochs import NO_EPOCH, UNKNOWN_END, EpochEnd
 from tests.unit.replication.support import ME, OTHER, Stage, follower_batch, produce
 from tests.unit.storage.support import NOW_MS, batches_in, value_of, values_in
 
@@ -35,9 +36,70 @@ def test_a_followers_position_is_what_it_has_synced() -> None:
     stage = Stage()
     partition = stage.follow()
     take(partition, follower_batch(0, 1))
-    assert partition.position == 0
+    assert partition.committable_end_offset == 0
     stage.executor.run_all()
-    assert partition.position == 1
+    assert partition.committable_end_offset == 1
+
+
+def test_a_follower_fetches_on_when_all_is_stored() -> None:
+    stage = Stage()
+    stored: list[int] = []
+    stage.signals.end_stored.append(lambda partition: stored.append(partition.log_end_offset))
+    partition = stage.follow(3)
+    assert partition.fetch_position == (3, 0, NO_EPOCH, 0, 0)
+    take(partition, follower_batch(0, 1, 2, leader_epoch=2), epoch=3)
+    assert stored == []
+    positions = [partition.fetch_position]
+    stage.executor.run_all()
+    positions.append(partition.fetch_position)
+    assert positions == [None, (3, 2, 2, 0, 0)]
+    assert stored == [2]
+
+
+def test_a_leader_that_appended_nothing_follows_from_the_last_epoch_with_records() -> None:
+    stage = Stage()
+    partition = stage.follow(2)
+    take(partition, follower_batch(0, 1, leader_epoch=2), epoch=2)
+    stage.lead(7)
+    stage.follow(8)
+    stage.executor.run_all()
+    assert partition.fetch_position == (8, 1, 2, 0, 0)
+    # An epoch between the two is noted when its records come.
+    take(partition, follower_batch(1, 2, leader_epoch=5), epoch=8)
+    assert partition.log.epochs.entries == [(2, 0), (5, 1)]
+
+
+def test_a_batch_of_a_later_epoch_than_the_leaders_is_not_taken() -> None:
+    """The leader was replaced while the fetch was under way: what its successor wrote is its successor's."""
+    stage = Stage()
+    partition = stage.follow(3)
+    data = follower_batch(0, 1, leader_epoch=3) + follower_batch(1, 2, leader_epoch=4)
+    take(partition, data, epoch=3)
+    assert values_in(partition.log) == [value_of(1)]
+    with pytest.raises(CorruptBatchError):
+        take(partition, follower_batch(1, 2, leader_epoch=4), epoch=3)
+    assert partition.log_end_offset == 1
+
+
+def test_what_the_leader_deleted_is_deleted_as_far_as_it_is_committed() -> None:
+    stage = Stage()
+    partition = stage.follow()
+    take(partition, follower_batch(0, 1, 2, 3), mark=2)
+    partition.follow_log_start(1, NOW_MS)
+    assert partition.log_start_offset == 1
+    partition.follow_log_start(3, NOW_MS)
+    assert partition.log_start_offset == 2
+
+
+def test_what_is_behind_the_leaders_end_is_truncated() -> None:
+    stage = Stage()
+    partition = stage.follow(4)
+    take(partition, follower_batch(0, 1), epoch=4)
+    take(partition, follower_batch(1, 2), epoch=4)
+    partition.truncate_to(1, leader_epoch=4, now_ms=NOW_MS)
+    assert values_in(partition.log) == [value_of(1)]
+    with pytest.raises(FencedLeaderEpochError):
+        partition.truncate_to(0, leader_epoch=3, now_ms=NOW_MS)
 
 
 def test_batches_of_a_stale_or_unknown_leader_and_out_of_order_ones_are_refused() -> None:
@@ -130,7 +192,7 @@ def follow_until_equal(leader: Partition, follower: Partition, epoch: int) -> No
     """What a replica driver will do: fetch, and truncate where the leader says that the logs part."""
     for _ in range(50):
         offset = follower.log_end_offset
-        read = leader.read_as_follower(
+        read = leader.read_for_replica(
             OTHER, offset, 1 << 20, 0, last_fetched_epoch=follower.log.epochs.latest_epoch
         )
         if read.diverging is not None:

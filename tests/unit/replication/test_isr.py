@@ -23,7 +23,7 @@ def a_view(
 
 
 def fetch(view: LeaderView, broker_id: int, offset: int, *, end: int = 10, now_ms: int = 0) -> bool:
-    return view.fetched(broker_id, offset, leader_end_offset=end, now_ms=now_ms)
+    return view.note_fetch(broker_id, offset, leader_end_offset=end, now_ms=now_ms)
 
 
 def test_nothing_is_committed_before_the_whole_isr_has_fetched() -> None:
@@ -53,7 +53,7 @@ def test_who_is_not_in_the_isr_holds_nothing_up() -> None:
 
 def test_the_last_replica_standing_commits_nothing() -> None:
     view = a_view(isr=(1,), min_insync_replicas=2)
-    assert view.is_short
+    assert view.is_under_min_isr
     assert not view.advance(10)
     assert view.high_watermark == 0
 
@@ -62,7 +62,7 @@ def test_a_topic_with_fewer_replicas_than_the_minimum_is_content_with_all_of_the
     view = LeaderView(
         1, replicas=(1,), isr=(1,), min_insync_replicas=2, high_watermark=0, epoch_start_offset=0, now_ms=0
     )
-    assert not view.is_short
+    assert not view.is_under_min_isr
     assert view.advance(3)
 
 
@@ -79,8 +79,8 @@ def test_the_high_watermark_never_goes_back() -> None:
 def test_a_stranger_and_an_earlier_life_of_a_follower_do_not_count() -> None:
     view = a_view(isr=(1, 2))
     assert not fetch(view, 9, 10)
-    assert view.fetched(2, 3, leader_end_offset=10, now_ms=0, broker_epoch=50)
-    assert not view.fetched(2, 10, leader_end_offset=10, now_ms=0, broker_epoch=49)
+    assert view.note_fetch(2, 3, leader_end_offset=10, now_ms=0, broker_epoch=50)
+    assert not view.note_fetch(2, 10, leader_end_offset=10, now_ms=0, broker_epoch=49)
     view.advance(10)
     assert view.high_watermark == 3
 
@@ -135,7 +135,7 @@ def test_whoever_is_proposed_to_join_counts_already_and_whoever_is_to_leave_coun
     assert proposal.isr == (1, 3)
     view.advance(10)
     assert view.high_watermark == 1, "broker 2 may still be in the ISR"
-    view.replicas_are((1, 2, 3), (1, 3), 0)
+    view.set_replicas((1, 2, 3), (1, 3), 0)
     view.advance(10)
     assert view.high_watermark == 5
 
@@ -205,7 +205,7 @@ def test_the_view_commits_what_a_naive_count_commits(steps: list[tuple[str, obje
                 own = position
             case "isr", [set() as members]:
                 isr, proposed = {1, *members}, set()
-                view.replicas_are((1, 2, 3, 4), tuple(sorted({1, *members})), 0)
+                view.set_replicas((1, 2, 3, 4), tuple(sorted({1, *members})), 0)
             case "propose", [int(now_ms)]:
                 proposal = view.propose(30, now_ms, LAG_MS)
                 proposed = proposed if proposal is None else set(proposal.isr)

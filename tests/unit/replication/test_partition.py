@@ -83,11 +83,11 @@ def test_nothing_is_committed_before_it_is_synced() -> None:
     partition = stage.lead()
     produce(partition, 1, 2)
     assert (partition.log_end_offset, partition.high_watermark) == (2, 0)
-    assert partition.acknowledged(2) is None
+    assert partition.check_acknowledged(2) is None
     assert stage.told == ["state", "end"]
     stage.executor.run_one()
     assert partition.high_watermark == 2
-    assert partition.acknowledged(2) == ErrorCode.NONE
+    assert partition.check_acknowledged(2) == ErrorCode.NONE
     assert stage.told == ["state", "end", "commit"]
 
 
@@ -118,13 +118,13 @@ def test_a_topic_that_does_not_wait_for_the_disk_commits_at_once_and_syncs_when_
     assert partition.log.flushed_end_offset == 3
 
 
-def test_flush_ms_is_kept_by_the_upkeep() -> None:
+def test_flush_ms_is_kept_by_maintenance() -> None:
     stage = Stage(config=with_small_segments(flush_on_commit=False, flush_ms=500))
     partition = stage.lead()
     produce(partition, 1)
-    partition.keep_up(NOW_MS + 499)
+    partition.sync_if_due(NOW_MS + 499)
     assert stage.executor.waiting == 0
-    partition.keep_up(NOW_MS + 500)
+    partition.sync_if_due(NOW_MS + 500)
     stage.executor.run_all()
     assert partition.log.flushed_end_offset == 1
 
@@ -136,18 +136,18 @@ def test_a_follower_that_fetches_commits_what_it_has() -> None:
     produce(partition, 2)
     stage.executor.run_all()
     assert partition.high_watermark == 0
-    assert values_of(partition.read_as_follower(OTHER, 0, 1 << 20, 0)) == [value_of(1), value_of(2)]
-    read = partition.read_as_follower(OTHER, 1, 1 << 20, 0)
+    assert values_of(partition.read_for_replica(OTHER, 0, 1 << 20, 0)) == [value_of(1), value_of(2)]
+    read = partition.read_for_replica(OTHER, 1, 1 << 20, 0)
     assert values_of(read) == [value_of(2)]
     assert read.high_watermark == partition.high_watermark == 1
-    assert partition.read_as_follower(OTHER, 2, 1 << 20, 0).high_watermark == 2
+    assert partition.read_for_replica(OTHER, 2, 1 << 20, 0).high_watermark == 2
 
 
 def test_a_follower_ahead_of_the_leaders_own_disk_commits_only_what_that_has() -> None:
     stage = Stage()
     partition = stage.lead(replicas=(ME, OTHER))
     produce(partition, 1)
-    partition.read_as_follower(OTHER, 1, 1 << 20, 0)
+    partition.read_for_replica(OTHER, 1, 1 << 20, 0)
     assert partition.high_watermark == 0
     stage.executor.run_all()
     assert partition.high_watermark == 1
@@ -157,7 +157,7 @@ def test_a_broker_without_a_replica_gets_nothing_as_a_follower() -> None:
     partition = Stage().lead(replicas=(ME, OTHER))
     produce(partition, 1)
     with pytest.raises(NotLeaderOrFollowerError):
-        partition.read_as_follower(THIRD, 0, 1 << 20, 0)
+        partition.read_for_replica(THIRD, 0, 1 << 20, 0)
 
 
 def test_an_isr_that_shrinks_lets_the_rest_commit_and_below_the_minimum_answers_the_waiters() -> None:
@@ -165,14 +165,14 @@ def test_an_isr_that_shrinks_lets_the_rest_commit_and_below_the_minimum_answers_
     partition = stage.lead(replicas=(ME, OTHER, THIRD))
     produce(partition, 1)
     stage.executor.run_all()
-    partition.read_as_follower(OTHER, 1, 100, 0)
-    assert partition.acknowledged(1) is None
+    partition.read_for_replica(OTHER, 1, 100, 0)
+    assert partition.check_acknowledged(1) is None
     stage.lead(replicas=(ME, OTHER, THIRD), isr=(ME, OTHER))
-    assert partition.acknowledged(1) == ErrorCode.NONE
+    assert partition.check_acknowledged(1) == ErrorCode.NONE
     produce(partition, 2)
     stage.lead(replicas=(ME, OTHER, THIRD), isr=(ME,))
-    assert partition.acknowledged(2) == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    assert partition.acknowledged(1) == ErrorCode.NONE, "what was committed stays so"
+    assert partition.check_acknowledged(2) == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert partition.check_acknowledged(1) == ErrorCode.NONE, "what was committed stays so"
     stage.executor.run_all()
     assert partition.high_watermark == 1
 
@@ -208,7 +208,7 @@ def test_who_loses_leadership_acknowledges_nothing_and_a_late_sync_commits_nothi
     partition = stage.lead(1)
     produce(partition, 1)
     stage.follow(2)
-    assert partition.acknowledged(1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.check_acknowledged(1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     stage.executor.run_all()
     assert partition.high_watermark == 0
 
@@ -236,7 +236,7 @@ def test_a_leader_with_others_in_the_isr_commits_nothing_by_itself() -> None:
     assert partition.high_watermark == 1
     with pytest.raises(OffsetNotAvailableError):
         partition.list_offset(OffsetSpec.LATEST)
-    partition.read_as_follower(OTHER, 3, 100, 0)
+    partition.read_for_replica(OTHER, 3, 100, 0)
     assert partition.list_offset(OffsetSpec.LATEST).offset == 3
 
 
@@ -318,10 +318,10 @@ def test_a_follower_serves_those_who_take_it_from_any_replica() -> None:
     stage.follow(1)
     with pytest.raises(NotLeaderOrFollowerError):
         partition.read(0, 100)
-    assert values_of(partition.read(0, 1 << 20, from_follower=True)) == [value_of(1)]
+    assert values_of(partition.read(0, 1 << 20, any_replica=True)) == [value_of(1)]
     partition.stop()
     with pytest.raises(NotLeaderOrFollowerError):
-        partition.read(0, 100, from_follower=True)
+        partition.read(0, 100, any_replica=True)
 
 
 def test_a_reader_whose_log_has_parted_from_ours_is_told_where() -> None:
@@ -346,7 +346,7 @@ def test_a_diverging_follower_does_not_count_for_what_is_committed() -> None:
     produce(partition, 1)
     stage.executor.run_all()
     stage.lead(6, replicas=(ME, OTHER))
-    read = partition.read_as_follower(OTHER, 1, 100, 0, last_fetched_epoch=5)
+    read = partition.read_for_replica(OTHER, 1, 100, 0, last_fetched_epoch=5)
     assert read.diverging == EpochEnd(4, 1)
     assert partition.high_watermark == 0
 
@@ -370,6 +370,7 @@ def test_offsets_by_name_and_by_time() -> None:
     assert partition.list_offset(OffsetSpec.EARLIEST_LOCAL) == ListedOffset(0, -1, 2)
     assert partition.list_offset(OffsetSpec.LATEST) == ListedOffset(3, -1, 2)
     assert partition.list_offset(OffsetSpec.LATEST_TIERED) == NOT_FOUND
+    assert partition.list_offset(OffsetSpec.EARLIEST_PENDING_UPLOAD) == NOT_FOUND
     assert partition.list_offset(OffsetSpec.MAX_TIMESTAMP) == ListedOffset(1, NOW_MS + 50, 2)
     assert partition.list_offset(NOW_MS + 11) == ListedOffset(1, NOW_MS + 50, 2)
     assert partition.list_offset(NOW_MS + 51) == NOT_FOUND
@@ -475,17 +476,17 @@ def test_room_that_can_be_made_is_made_before_refusing() -> None:
     partition = stage.lead()
     asked: list[bool] = []
 
-    def make_room() -> bool:
+    def free_space() -> bool:
         asked.append(True)
         return True
 
-    partition._make_room = make_room
+    partition._free_space = free_space
     stage.disk.inject("write", "*.log", errno.ENOSPC)
     assert produce(partition, 1).base_offset == 0
     assert asked == [True]
 
 
-def test_a_sync_without_room_is_tried_again_by_the_upkeep() -> None:
+def test_a_sync_without_room_is_tried_again_by_maintenance() -> None:
     stage = Stage()
     partition = stage.lead(4)
     produce(partition, 1)
@@ -493,7 +494,7 @@ def test_a_sync_without_room_is_tried_again_by_the_upkeep() -> None:
     stage.executor.run_all()
     assert partition.high_watermark == 0
     assert partition.failure is None
-    partition.keep_up(NOW_MS)
+    partition.sync_if_due(NOW_MS)
     stage.executor.run_all()
     assert partition.high_watermark == 1
 
@@ -505,7 +506,7 @@ def test_a_failed_sync_fails_the_partition_and_acknowledges_nothing() -> None:
     stage.disk.inject("sync", "*.log", errno.EIO)
     stage.executor.run_all()
     assert partition.high_watermark == 0
-    assert partition.acknowledged(1) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.check_acknowledged(1) == ErrorCode.KAFKA_STORAGE_ERROR
     assert stage.told[-1] == "state"
     for ask in (lambda: produce(partition, 2), lambda: partition.read(0, 10)):
         with pytest.raises(LogDirectoryFailedError):

@@ -31,7 +31,7 @@ def test_what_is_acknowledged_was_synced_and_survives_every_power_cut(
         elif step == "sync":
             stage.executor.run_one()
         elif step == "fetch" and not alone:
-            region = partition.read_as_follower(OTHER, partition.log_end_offset, 100, 0).region
+            region = partition.read_for_replica(OTHER, partition.log_end_offset, 100, 0).region
             assert region is None
         elif step == "follow":
             epoch += 2
@@ -48,7 +48,7 @@ def test_what_is_acknowledged_was_synced_and_survives_every_power_cut(
         assert log.start_offset <= log.last_stable_offset <= log.high_watermark <= log.flushed_end_offset
         values = values_in(log)
         for end_offset in range(1, log.end_offset + 1):
-            if partition.acknowledged(end_offset) == ErrorCode.NONE:
+            if partition.check_acknowledged(end_offset) == ErrorCode.NONE:
                 value = acknowledged.setdefault(end_offset, values[end_offset - 1])
                 assert value == values[end_offset - 1]
         assert len(acknowledged) <= log.end_offset, "an acknowledged record is gone"

@@ -152,7 +152,6 @@ def test_handles_and_locks_do_not_outlive_a_crash() -> None:
         lambda: file.truncate(0),
         file.size,
         file.sync,
-        file.map,
     ]
     for use in uses:
         with pytest.raises(OSError) as caught:
@@ -420,7 +419,6 @@ def test_only_what_changes_the_disk_is_counted() -> None:
     before = disk.operations
     file.read_at(0, 1)
     file.size()
-    file.map()
     disk.exists("/d/a")
     disk.list_directory("/d")
     disk.make_directory("/d")

@@ -3,13 +3,19 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from distributedlog.model.errors import InvalidRequestError, OverloadedError, StorageError
-from distributedlog.statemachine import Context, Result
+from distributedlog.model.errors import (
+    InvalidProducerEpochError,
+    InvalidRequestError,
+    OverloadedError,
+    StorageError,
+)
+from distributedlog.statemachine import Context, Producer, Result, Runtime, TransactionEnd
 
 
 class Add(NamedTuple):
     value: int
     announce: bool = False
+    transaction: Producer | None = None
 
 
 class Read(NamedTuple):
@@ -33,8 +39,9 @@ class Ledger:
 
     def handle(self, request: Request, context: Context) -> Result[int, Seen, int]:
         match request:
-            case Add(value, announce):
-                return Result((*self.values, value), [value], [value] if announce else [])
+            case Add(value, announce, transaction):
+                effects = [value] if announce else []
+                return Result((*self.values, value), [value], effects, transaction)
             case Read():
                 return Result(tuple(self.values))
             case Refuse():
@@ -84,3 +91,32 @@ class StageLog:
 
     def values(self, until_offset: int) -> Seen:
         return tuple(value for entry in self.entries[: until_offset + 1] for value in entry)
+
+
+class TransactionalStageLog(StageLog):
+    """One whose entries may belong to transactions.  A value is its own key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.producers: dict[int, Producer] = {}
+        self.ends: dict[int, TransactionEnd] = {}
+
+    def append_transactional(self, records: Sequence[int], producer: Producer) -> int:
+        self.producers[len(self.entries)] = producer
+        return self.append(records)
+
+    def append_marker(self, end: TransactionEnd) -> int:
+        if self.failing == "fenced":
+            raise InvalidProducerEpochError("another has its epoch")
+        self.ends[len(self.entries)] = end
+        return self.append([])
+
+    def key_of(self, record: int) -> int:
+        return record
+
+    def replay_into(self, runtime: Runtime[Request, int, Seen, int]) -> None:
+        for offset, entry in enumerate(self.entries):
+            if offset in self.ends:
+                runtime.replay_marker(self.ends[offset], offset)
+            else:
+                runtime.replay(entry, offset, self.producers.get(offset))

@@ -24,7 +24,7 @@ def ledger_of(log: StageLog, entries: int) -> Ledger:
 
 
 def adopted(log: StageLog) -> Runtime[Request, int, Seen, int]:
-    """In charge of a machine that stands at the log's end, all of which is committed."""
+    """Returns an active machine that stands at the log's end, all of which is committed."""
     runtime: Runtime[Request, int, Seen, int] = Runtime(Ledger, log)
     runtime.elected(1)
     runtime.adopt(ledger_of(log, len(log.entries)), len(log.entries) - 1)
@@ -35,7 +35,7 @@ def adopted(log: StageLog) -> Runtime[Request, int, Seen, int]:
 def test_what_was_adopted_is_there_and_committed() -> None:
     runtime = adopted(log_of(7, 8))
     runtime.submit(Read(), 0, LATER_MS)
-    (answer,) = runtime.take().answers
+    (answer,) = runtime.take().replies
     assert answer.response == (7, 8)
     assert answer.needs_leadership
 
@@ -44,11 +44,11 @@ def test_a_change_stands_behind_what_was_adopted_and_waits_for_its_own_commit() 
     log = log_of(7, 8)
     runtime = adopted(log)
     runtime.submit(Add(9), 0, LATER_MS)
-    assert runtime.take().answers == []
+    assert runtime.take().replies == []
     runtime.committed(1)
-    assert runtime.take().answers == [], "that is news of what was adopted"
+    assert runtime.take().replies == [], "that is news of what was adopted"
     runtime.committed(2)
-    (answer,) = runtime.take().answers
+    (answer,) = runtime.take().replies
     assert answer.response == (7, 8, 9)
     assert log.entries[-1] == (9,)
 
@@ -63,19 +63,19 @@ def test_entries_that_the_adopted_machine_has_are_passed_over_and_later_ones_are
     runtime.committed(2)
     runtime.loaded(0)
     runtime.submit(Read(), 0, LATER_MS)
-    assert runtime.take().answers[0].response == (7, 8, 9)
+    assert runtime.take().replies[0].response == (7, 8, 9)
 
 
 def test_an_empty_machine_may_be_adopted_for_an_empty_log() -> None:
     runtime = adopted(StageLog())
     runtime.submit(Add(7), 0, LATER_MS)
     runtime.committed(0)
-    assert runtime.take().answers[0].response == (7,)
+    assert runtime.take().replies[0].response == (7,)
 
 
 def test_a_machine_in_charge_is_not_exchanged() -> None:
     runtime = adopted(log_of(7))
-    with pytest.raises(AssertionError, match="in charge"):
+    with pytest.raises(AssertionError, match="active machine"):
         runtime.adopt(Ledger(), 0)
 
 
@@ -86,14 +86,14 @@ def test_a_machine_is_adopted_anew_after_an_append_failed() -> None:
     log.failing = "nothing written"
     runtime.submit(Add(9), 0, LATER_MS)
     assert runtime.phase is Phase.LOADING
-    answers = runtime.take().answers
+    answers = runtime.take().replies
     assert answers[0].ticket == lost
     assert isinstance(answers[0].error, LeadershipLostError)
     log.failing = None
     runtime.adopt(ledger_of(log, 2), 1)  # the first was written and has committed meanwhile
     runtime.loaded(0)
     runtime.submit(Read(), 0, LATER_MS)
-    assert runtime.take().answers[0].response == (7, 8)
+    assert runtime.take().replies[0].response == (7, 8)
 
 
 def test_what_was_adopted_survives_lost_leadership_if_nothing_was_added_to_it() -> None:
@@ -103,4 +103,4 @@ def test_what_was_adopted_survives_lost_leadership_if_nothing_was_added_to_it() 
     runtime.elected(2)
     runtime.loaded(0)
     runtime.submit(Read(), 0, LATER_MS)
-    assert runtime.take().answers[0].response == (7, 8)
+    assert runtime.take().replies[0].response == (7, 8)

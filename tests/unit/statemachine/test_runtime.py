@@ -9,7 +9,7 @@ from distributedlog.model.errors import (
     OverloadedError,
     RequestTimedOutError,
 )
-from distributedlog.statemachine import Answer, Outbox, Phase, Runtime, RuntimeLimits
+from distributedlog.statemachine import Outbox, Phase, Runtime, RuntimeLimits, TicketReply
 from tests.unit.statemachine.ledger import Add, Ledger, Read, Refuse, Request, Seen, StageLog
 
 LATER_MS = 1_000
@@ -22,33 +22,33 @@ def active(log: StageLog, limits: RuntimeLimits | None = None) -> Runtime[Reques
     return runtime
 
 
-def only(outbox: Outbox[Seen, int]) -> Answer[Seen]:
-    (answer,) = outbox.answers
+def only(outbox: Outbox[Seen, int]) -> TicketReply[Seen]:
+    (answer,) = outbox.replies
     return answer
 
 
 def test_a_response_waits_for_its_own_commit() -> None:
     runtime = active(StageLog())
     ticket = runtime.submit(Add(7), 0, LATER_MS)
-    assert runtime.take().answers == []
+    assert runtime.take().replies == []
     runtime.committed(0)
-    assert only(runtime.take()) == Answer(ticket, (7,), None, False)
+    assert only(runtime.take()) == TicketReply(ticket, (7,), None, False)
 
 
 def test_a_read_waits_for_the_commit_of_what_it_saw() -> None:
     runtime = active(StageLog())
     runtime.submit(Add(7), 0, LATER_MS)
     ticket = runtime.submit(Read(), 0, LATER_MS)
-    assert runtime.take().answers == []
+    assert runtime.take().replies == []
     runtime.committed(0)
-    assert runtime.take().answers[1] == Answer(ticket, (7,), None, True)
+    assert runtime.take().replies[1] == TicketReply(ticket, (7,), None, True)
 
 
 def test_a_read_waits_also_when_nobody_waits_before_it() -> None:
     runtime = active(StageLog())
     runtime.event(Add(7), 0)
     runtime.submit(Read(), 0, LATER_MS)
-    assert runtime.take().answers == []
+    assert runtime.take().replies == []
     runtime.committed(0)
     assert only(runtime.take()).response == (7,)
 
@@ -64,7 +64,7 @@ def test_a_full_log_refuses_a_request_and_nothing_is_discarded() -> None:
         runtime.event(Add(2), 0)
     assert runtime.phase is Phase.ACTIVE
     runtime.committed(0)
-    assert only(runtime.take()) == Answer(first, (1,), None, False)
+    assert only(runtime.take()) == TicketReply(first, (1,), None, False)
 
 
 def test_a_timer_that_a_full_log_refuses_is_found_again_by_a_new_machine() -> None:
@@ -90,9 +90,9 @@ def test_even_a_refusal_waits_for_the_state_it_was_made_from() -> None:
     runtime = active(StageLog())
     runtime.submit(Add(7), 0, LATER_MS)
     runtime.submit(Refuse(), 0, LATER_MS)
-    assert runtime.take().answers == []
+    assert runtime.take().replies == []
     runtime.committed(0)
-    assert isinstance(runtime.take().answers[1].error, InvalidRequestError)
+    assert isinstance(runtime.take().replies[1].error, InvalidRequestError)
 
 
 def test_an_effect_runs_after_the_commit_even_if_nobody_waits_for_the_answer_any_more() -> None:
@@ -121,11 +121,11 @@ def test_commits_told_out_of_order_release_nothing_twice() -> None:
     for value in (1, 2, 3):
         runtime.submit(Add(value), 0, LATER_MS)
     runtime.committed(1)
-    assert len(runtime.take().answers) == 2
+    assert len(runtime.take().replies) == 2
     runtime.committed(0)
-    assert runtime.take().answers == []
+    assert runtime.take().replies == []
     runtime.committed(2)
-    assert len(runtime.take().answers) == 1
+    assert len(runtime.take().replies) == 1
 
 
 def test_lost_leadership_fails_who_waits_and_discards_what_may_vanish() -> None:
@@ -166,8 +166,8 @@ def test_a_failed_append_discards_the_machine_and_answers_that_nobody_knows(fail
     log.failing = failing
     second = runtime.submit(Add(2), 0, LATER_MS)
     outbox = runtime.take()
-    assert [answer.ticket for answer in outbox.answers] == [first, second]
-    assert all(isinstance(answer.error, LeadershipLostError) for answer in outbox.answers)
+    assert [answer.ticket for answer in outbox.replies] == [first, second]
+    assert all(isinstance(answer.error, LeadershipLostError) for answer in outbox.replies)
     assert outbox.reload
     assert runtime.phase is Phase.LOADING
     for offset, entry in enumerate(log.entries):
@@ -189,12 +189,12 @@ def test_who_does_not_lead_or_still_loads_says_so() -> None:
 
 
 def test_parked_requests_are_bounded_also_when_those_who_asked_have_given_up() -> None:
-    runtime = active(StageLog(), RuntimeLimits(parked_max=3))
+    runtime = active(StageLog(), RuntimeLimits(delayed_max=3))
     runtime.submit(Add(1), 0, LATER_MS)
     runtime.submit(Read(), 0, LATER_MS)
     runtime.submit(Read(), 0, LATER_MS)
     runtime.tick(LATER_MS)
-    assert runtime.parked_count == 0
+    assert runtime.delayed_count == 0
     with pytest.raises(OverloadedError):
         runtime.submit(Read(), 0, LATER_MS)
     runtime.committed(0)
@@ -202,7 +202,7 @@ def test_parked_requests_are_bounded_also_when_those_who_asked_have_given_up() -
 
 
 def test_the_deadlines_of_the_answered_do_not_pile_up() -> None:
-    runtime = active(StageLog(), RuntimeLimits(parked_max=4))
+    runtime = active(StageLog(), RuntimeLimits(delayed_max=4))
     for _ in range(100):
         runtime.submit(Read(), 0, LATER_MS)
     assert runtime.next_deadline_ms() is None
@@ -236,7 +236,9 @@ def test_a_machine_that_does_not_lead_has_no_timers() -> None:
 
 def test_a_snapshot_and_the_entries_behind_it_are_the_whole_log() -> None:
     runtime: Runtime[Request, int, Seen, int] = Runtime(Ledger, StageLog())
-    runtime.restore(b"[1, 2]", 1)
+    restored = Ledger()
+    restored.restore(b"[1, 2]", 1)
+    runtime.adopt(restored, 1)
     runtime.replay([2], 1)
     runtime.replay([3], 2)
     assert runtime.machine.snapshot() == b"[1, 2, 3]"
@@ -245,4 +247,4 @@ def test_a_snapshot_and_the_entries_behind_it_are_the_whole_log() -> None:
     with pytest.raises(AssertionError):
         runtime.replay([4], 3)
     with pytest.raises(AssertionError):
-        runtime.restore(b"[]", 0)
+        runtime.adopt(Ledger(), 0)

@@ -25,7 +25,7 @@ class RuntimeModel(RuleBasedStateMachine):
         self.log = StageLog()
         self.committed = -1
         self.runtime: Runtime[Request, int, Seen, int] = Runtime(
-            Ledger, self.log, RuntimeLimits(parked_max=6)
+            Ledger, self.log, RuntimeLimits(delayed_max=6)
         )
         self.open: set[int] = set()
         self.announced: list[int] = []
@@ -104,7 +104,7 @@ class RuntimeModel(RuleBasedStateMachine):
     def _drive(self) -> None:
         outbox = self.runtime.take()
         committed = self.log.values(self.committed)
-        for answer in outbox.answers:
+        for answer in outbox.replies:
             assert answer.ticket in self.open, "answered twice, or never asked"
             self.open.discard(answer.ticket)
             self._check_answer(answer.response, answer.error, committed)
@@ -140,7 +140,7 @@ class RuntimeModel(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_forgotten(self) -> None:
-        assert self.runtime.parked_count == len(self.open)
+        assert self.runtime.delayed_count == len(self.open)
 
     def teardown(self) -> None:
         if self.runtime.phase is Phase.ACTIVE:

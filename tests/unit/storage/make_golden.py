@@ -12,15 +12,14 @@ from pathlib import Path
 
 from distributedlog.model.config import LogConfig
 from distributedlog.ports.disk import SystemDisk
-from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.records.compression import Codec
 from distributedlog.records.control import ControlType, EndMarker, encode_end_marker_batch
 from distributedlog.records.record import Header, Record, encode_batch
 from distributedlog.storage.append import Origin
-from distributedlog.storage.compaction import commit_compaction, plan_compaction, run_compaction
+from distributedlog.storage.compaction.log import commit_compaction, plan_compaction, run_compaction
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.store import LogStore
-from tests.simulation.clock import ManualClock
+from tests.simulation.clock import ManualClock, SeededRandomness
 from tests.unit.storage.test_golden import visible
 
 NOW_MS = 1_700_000_000_000
@@ -86,7 +85,7 @@ def main() -> None:
     for partition, log in store.logs.items():
         log.sync()
         log.advance_high_watermark(log.end_offset)
-        log.remove_doomed(2**62)
+        log.remove_deleted_files(2**62)
         expected[str(partition)] = {
             "start_offset": log.start_offset,
             "end_offset": log.end_offset,

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 from distributedlog.model.config import LogConfig
 from distributedlog.model.ids import TopicPartition
-from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.records.batch import BatchHeader, read_header
 from distributedlog.records.control import ControlType, EndMarker, encode_end_marker_batch
 from distributedlog.records.record import Record, decode_batch, encode_batch
@@ -14,7 +13,7 @@ from distributedlog.storage.files import Files
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import RecoveryReport, open_log
 from distributedlog.storage.store import LogStore
-from tests.simulation.clock import ManualClock
+from tests.simulation.clock import ManualClock, SeededRandomness
 from tests.simulation.disk import SimDisk
 
 NOW_MS = 1_700_000_000_000

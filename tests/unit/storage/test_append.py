@@ -9,13 +9,17 @@ from distributedlog.model.config import KIB, MIB, LogConfig, RecordLimits
 from distributedlog.model.errors import InvalidRecordError, RecordTooLargeError, RejectedRecordsError
 from distributedlog.records.batch import read_header
 from distributedlog.records.compression import Codec
-from distributedlog.records.record import Record, decompress_records, encode_batch, keyless_records
+from distributedlog.records.record import (
+    Record,
+    decompress_records,
+    encode_batch,
+    find_keyless_records,
+    finish_batch,
+)
 from distributedlog.storage.append import (
-    KEYED_RECORDS_MAX,
     NAMED_RECORDS_MAX,
     OPENED_BYTES_MIN,
-    PLAUSIBLE_BYTES_MIN,
-    PLAUSIBLE_RATIO,
+    OPENED_RECORDS_MAX,
     AppendRules,
     Origin,
 )
@@ -32,9 +36,9 @@ def place(batch: bytearray, message_bytes_max: int = 1 * MIB) -> None:
     AppendRules.of(config, RecordLimits()).place(batch, 0, 0, NOW_MS, Origin.CLIENT)
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec is not Codec.SNAPPY])
 def test_a_batch_that_opens_to_more_than_a_message_could_hold_is_refused_at_little_cost(codec: Codec) -> None:
-    batch = encode_batch([Record(bytes(20 * MIB), b"key", timestamp_ms=NOW_MS)], codec=codec)
+    batch = encode_batch([Record(bytes(40 * MIB), b"key", timestamp_ms=NOW_MS)], codec=codec)
     assert len(batch) < 1 * MIB
     tracemalloc.start()
     try:
@@ -49,29 +53,30 @@ def test_a_batch_that_opens_to_more_than_a_message_could_hold_is_refused_at_litt
 @pytest.mark.parametrize("codec", CODECS)
 def test_where_messages_may_be_larger_they_may_open_to_more(codec: Codec) -> None:
     random = Random(1)
-    value = b"".join(random.randbytes(64) + bytes(1000) for _ in range(20_000))
+    value = b"".join(random.randbytes(64) + bytes(1000) for _ in range(40_000))
     batch = encode_batch([Record(value, b"key", timestamp_ms=NOW_MS)], codec=codec)
-    assert OPENED_BYTES_MIN < len(value) < PLAUSIBLE_RATIO * len(batch)
-    place(bytearray(batch), 3 * MIB)
+    assert len(value) > OPENED_BYTES_MIN
+    place(bytearray(batch), 6 * MIB)
     with pytest.raises(RecordTooLargeError, match="decompresses to more"):
-        AppendRules.of(COMPACTED, RecordLimits())._replace(batch_bytes_max=3 * MIB).place(
+        AppendRules.of(COMPACTED, RecordLimits())._replace(batch_bytes_max=6 * MIB).place(
             batch, 0, 0, NOW_MS, Origin.CLIENT
         )
 
 
-def test_a_few_bytes_that_open_to_many_are_opened_to_a_few_megabytes() -> None:
-    bomb = encode_batch([Record(bytes(8 * MIB), b"key", timestamp_ms=NOW_MS)], codec=Codec.ZSTD)
-    assert len(bomb) < 10 * KIB
-    with pytest.raises(RecordTooLargeError, match=f"{PLAUSIBLE_BYTES_MIN}"):
-        place(bomb)
-    place(encode_batch([Record(bytes(3 * MIB), b"key", timestamp_ms=NOW_MS)], codec=Codec.ZSTD))
+@pytest.mark.parametrize("codec", CODECS)
+def test_very_regular_data_is_taken_however_few_bytes_it_comes_to(codec: Codec) -> None:
+    """A producer of zeros fills its 16 KB with a thousand times as much."""
+    batch = encode_batch([Record(bytes(15 * KIB), b"key", timestamp_ms=NOW_MS)] * KIB, codec=codec)
+    if codec in (Codec.GZIP, Codec.ZSTD):
+        assert len(batch) < 32 * KIB
+    place(batch)
 
 
 def test_more_records_than_any_client_batches_are_refused_unopened() -> None:
     batch = encode_batch([KEYED] * 10)
-    batch[23:27] = (KEYED_RECORDS_MAX).to_bytes(4, "big")
-    batch[57:61] = (KEYED_RECORDS_MAX + 1).to_bytes(4, "big")
-    with pytest.raises(InvalidRecordError, match=f"{KEYED_RECORDS_MAX}"):
+    batch[23:27] = (OPENED_RECORDS_MAX).to_bytes(4, "big")
+    batch[57:61] = (OPENED_RECORDS_MAX + 1).to_bytes(4, "big")
+    with pytest.raises(InvalidRecordError, match=f"{OPENED_RECORDS_MAX}"):
         place(batch)
 
 
@@ -88,7 +93,7 @@ def test_looking_for_keys_makes_nothing_of_the_records() -> None:
     section = decompress_records(batch, 0, header)
     tracemalloc.start()
     try:
-        assert keyless_records(section, header, named_max=5) == (0, [])
+        assert find_keyless_records(section, header, named_max=5) == (0, [])
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -101,4 +106,22 @@ def test_records_that_do_not_fill_their_section_are_refused() -> None:
     section = decompress_records(batch, 0, header)
     for lying in (header._replace(record_count=2), header._replace(record_count=4)):
         with pytest.raises(InvalidRecordError):
-            keyless_records(section, lying, named_max=5)
+            find_keyless_records(section, lying, named_max=5)
+
+
+@pytest.mark.parametrize("validation", ["full", "header"])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_records_that_cannot_be_decoded_are_refused_from_clients_unless_the_topic_takes_them(
+    validation: str, codec: Codec
+) -> None:
+    sound = encode_batch([KEYLESS] * 3)
+    header = read_header(sound)._replace(attributes=codec)
+    cut = finish_batch(sound[:-1], header)
+    rules = AppendRules.of(LogConfig(record_validation=validation), RecordLimits())
+    rules.place(bytearray(cut), 0, 0, NOW_MS, Origin.COORDINATOR)
+    if validation == "header":
+        rules.place(cut, 0, 0, NOW_MS, Origin.CLIENT)
+        return
+    with pytest.raises(InvalidRecordError):
+        rules.place(bytearray(cut), 0, 0, NOW_MS, Origin.CLIENT)
+    rules.place(sound, 0, 0, NOW_MS, Origin.CLIENT)

@@ -91,7 +91,7 @@ def truth_of(log: PartitionLog) -> Truth:
     return Truth(
         {offset: value for offset, value in records.items() if offset >= START_OFFSET},
         {time: log.find_timestamp(time) for time in asked_times()},
-        [entry[:3] for entry in log.aborted_transactions(START_OFFSET, log.end_offset)],
+        [entry[:3] for entry in log.find_aborted_transactions(START_OFFSET, log.end_offset)],
         [(entry.epoch, entry.start_offset) for entry in log.epochs.entries],
         producers_of(log),
         log.end_offset,

@@ -10,7 +10,7 @@ from distributedlog.model.errors import (
     LogDirectoryFailedError,
     StorageError,
 )
-from distributedlog.storage.files import SMALL_FILE_BYTES_MAX, FileRegion, Files, Mappings
+from distributedlog.storage.files import SMALL_FILE_BYTES_MAX, FileRegion, Files, IndexBlocks
 from tests.simulation.disk import PowerCut, SimDisk
 
 
@@ -77,7 +77,7 @@ def test_a_file_that_is_not_there_is_an_error_that_names_it() -> None:
         with pytest.raises(StorageError, match="/d/missing"):
             use()
     with pytest.raises(CorruptLogError, match="/d/missing is missing"):
-        missing.map()
+        missing.size()
     assert files.failure is None
 
 
@@ -98,22 +98,42 @@ def test_a_file_that_is_renamed_keeps_its_descriptor() -> None:
     assert managed.path == "/d/b"
 
 
-def test_mappings_are_bounded_and_the_least_recently_used_goes() -> None:
+def test_blocks_of_indexes_are_bounded_and_the_least_recently_used_goes() -> None:
     class User:
         released = False
 
         def release(self) -> None:
             self.released = True
 
-    mappings = Mappings(2)
+    blocks = IndexBlocks(2)
     users = [User() for _ in range(3)]
-    mappings.use(users[0])
-    mappings.use(users[1])
-    mappings.use(users[0])
-    mappings.use(users[2])
+    blocks.use(users[0])
+    blocks.use(users[1])
+    blocks.use(users[0])
+    blocks.use(users[2])
     assert [user.released for user in users] == [False, True, False]
-    mappings.forget(users[0])
-    assert len(mappings) == 1
+    blocks.forget(users[0])
+    assert len(blocks) == 1
+
+
+def test_the_bytes_that_indexes_hold_are_bounded() -> None:
+    class User:
+        held = 0
+
+        def release(self) -> None:
+            self.held = 0
+
+    blocks, users = IndexBlocks(100, bytes_max=1000), [User() for _ in range(30)]
+    assert [blocks.may_hold(size) for size in (250, 251)] == [True, False]
+    for turn in range(3):
+        for at, user in enumerate(users):
+            user.held = 10 * (at + turn)
+            blocks.use(user)
+            blocks.hold(user, user.held)
+            assert blocks.bytes_held == sum(each.held for each in users) <= 1000
+    blocks.forget(users[-1])
+    users[-1].held = 0
+    assert blocks.bytes_held == sum(each.held for each in users)
 
 
 # --- errors ------------------------------------------------------------------------------------
@@ -172,7 +192,7 @@ def test_any_other_failed_write_takes_the_directory_out_of_use_for_good() -> Non
         lambda: files.make_directory("/e"),
         lambda: files.sync_directory("/d"),
         lambda: files.write_atomically("/d/small", b"x"),
-        lambda: files.sync_all([], []),
+        lambda: files.sync_all([]),
     ):
         with pytest.raises(LogDirectoryFailedError, match="cannot write /d/a"):
             use()

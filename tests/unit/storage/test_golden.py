@@ -15,14 +15,13 @@ import pytest
 from distributedlog.model.config import LogConfig
 from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.disk import SystemDisk
-from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.records.record import Record, decode_batch
 from distributedlog.storage.files import Files
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.segment import Segment
 from distributedlog.storage.store import LogStore
 from distributedlog.storage.txn_index import AbortedTransaction
-from tests.simulation.clock import ManualClock
+from tests.simulation.clock import ManualClock, SeededRandomness
 
 GOLDEN = Path(__file__).parent / "golden"
 DEFAULTS = json.loads((GOLDEN / "defaults.json").read_text())
@@ -103,7 +102,7 @@ def assert_same_record(ours: Record, theirs: Facts) -> None:
 
 def visible(log: PartitionLog, *, committed_only: bool) -> list[int]:
     up_to = log.last_stable_offset if committed_only else log.high_watermark
-    aborted = log.aborted_transactions(log.start_offset, up_to) if committed_only else []
+    aborted = log.find_aborted_transactions(log.start_offset, up_to) if committed_only else []
 
     def is_aborted(producer_id: int, offset: int) -> bool:
         return any(
@@ -196,7 +195,7 @@ def test_producers_and_aborted_transactions_are_kafkas(clean: LogStore, partitio
         for e in known[name]
     ]
     if "compacted" not in partition:
-        assert log.aborted_transactions(log.start_offset, log.end_offset) == aborted
+        assert log.find_aborted_transactions(log.start_offset, log.end_offset) == aborted
     snapshots = sorted(name for name in known if name.endswith(".snapshot"))
     if snapshots:
         theirs = {entry["producerId"]: entry for entry in known[snapshots[-1]]}

@@ -10,10 +10,9 @@ import pytest
 from distributedlog.model.config import LogConfig
 from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.disk import SystemDisk
-from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from distributedlog.storage.store import LogStore
-from tests.simulation.clock import ManualClock
+from tests.simulation.clock import ManualClock, SeededRandomness
 from tests.unit.storage.make_golden import NOW_MS, PRODUCER
 from tests.unit.storage.test_golden import visible
 

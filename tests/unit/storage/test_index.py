@@ -1,12 +1,18 @@
 """The sparse indexes: their bytes, their searches, and that they are bounded."""
 
+import errno
+from pathlib import Path
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.model.errors import CorruptLogError
+from distributedlog.model.errors import CorruptLogError, StorageError
+from distributedlog.ports.disk import SystemDisk
+from distributedlog.storage import index as index_module
 from distributedlog.storage.files import Files
-from distributedlog.storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from distributedlog.storage.index import BLOCK_ENTRIES, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from tests.simulation.disk import SimDisk
 
 BASE = 1000
@@ -55,14 +61,20 @@ def test_both_columns_of_a_time_index_rise() -> None:
 @given(
     st.lists(st.integers(0, 5000), unique=True, max_size=150).map(sorted),
     st.lists(st.integers(-10, 5100), max_size=20),
-    st.booleans(),
+    st.sampled_from([0, 2, 3, 7, 64, 512]),
 )
-def test_a_search_finds_the_entry_at_or_before(offsets: list[int], asked: list[int], sealed: bool) -> None:
+def test_a_search_finds_the_entry_at_or_before(offsets: list[int], asked: list[int], block: int) -> None:
+    """Searches in memory, and in a file that is read in blocks of so many entries."""
     _, index = offset_index()
     for at, offset in enumerate(offsets):
         index.append(BASE + offset, (at + 1) * 100)
-    if sealed:
+    if block:
         index.seal()
+    with patch.object(index_module, "BLOCK_ENTRIES", block):
+        check_lookups(index, offsets, asked)
+
+
+def check_lookups(index: OffsetIndex, offsets: list[int], asked: list[int]) -> None:
     for offset in asked:
         found = index.lookup(BASE + offset)
         before = [at for at, each in enumerate(offsets) if each <= offset]
@@ -154,7 +166,7 @@ def test_a_file_of_odd_length_or_none_at_all_is_not_believed() -> None:
         index.entries()
 
 
-def test_mapped_indexes_are_bounded() -> None:
+def test_indexes_with_a_block_in_memory_are_bounded() -> None:
     disk = SimDisk(1)
     disk.make_directory("/d")
     files = Files(disk, open_files_max=8)
@@ -167,5 +179,80 @@ def test_mapped_indexes_are_bounded() -> None:
         indexes.append(index)
     for _ in range(2):
         assert [index.entries() for index in indexes] == [[(number, number)] for number in range(20)]
-        assert len(files.mappings) == 4
+        assert len(files.index_blocks) == 4
         assert files.open_count <= 8
+
+
+LARGE = 10 * BLOCK_ENTRIES
+
+
+@pytest.mark.parametrize("left", [0, 1, BLOCK_ENTRIES, LARGE - 1])
+def test_a_file_that_is_cut_short_under_its_reader_is_noticed(left: int) -> None:
+    disk, index = offset_index()
+    for at in range(LARGE):
+        index.append(BASE + at, at)
+    index.seal()
+    assert index.lookup(BASE + LARGE // 3).position == LARGE // 3
+    disk.open("/d/i.index", write=True).truncate(left * 8)
+    assert index.lookup(BASE + LARGE // 3 + 1).position == LARGE // 3 + 1  # its block is in memory
+    with pytest.raises(CorruptLogError, match="inside its entries"):
+        index.lookup(BASE + LARGE - 1)
+    with pytest.raises(CorruptLogError, match="inside its entries"):
+        index.entries()
+
+
+def test_a_file_whose_entries_change_under_its_reader_does_not_hold_it() -> None:
+    disk, index = offset_index()
+    for at in range(LARGE):
+        index.append(BASE + at, at)
+    index.seal()
+    index.lookup(BASE)
+    disk.open("/d/i.index", write=True).write_at(0, b"\x7f" * 8 * LARGE)
+    with pytest.raises(CorruptLogError, match="do not rise"):
+        index.lookup(BASE + LARGE // 2)
+
+
+def test_a_search_reads_little_of_a_large_file() -> None:
+    disk, index = offset_index()
+    for at in range(100 * BLOCK_ENTRIES):
+        index.append(BASE + at * 3, at)
+    index.seal()
+    index.lookup(BASE)
+    reads = disk.inject("read", count=10**6, after=10**6)
+    for at in range(0, 100 * BLOCK_ENTRIES, BLOCK_ENTRIES):
+        assert index.lookup(BASE + at * 3).position == at
+    assert 10**6 - reads.after <= 101
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ELOOP])
+def test_a_file_that_cannot_be_read_is_taken_for_damaged(number: int) -> None:
+    disk, index = offset_index()
+    index.append(BASE, 0)
+    index.seal()
+    disk.inject("open", "*", number)
+    with pytest.raises(CorruptLogError):
+        index.lookup(BASE)
+
+
+def test_a_file_that_cannot_be_opened_for_want_of_descriptors_is_not() -> None:
+    disk, index = offset_index()
+    index.append(BASE, 0)
+    index.seal()
+    disk.inject("open", "*", errno.EMFILE)
+    with pytest.raises(StorageError) as caught:
+        index.lookup(BASE)
+    assert not isinstance(caught.value, CorruptLogError)
+    assert index.lookup(BASE).highest == BASE
+
+
+def test_an_index_that_is_made_anew_replaces_a_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    outside, path = tmp_path / "outside", tmp_path / "i.index"
+    outside.write_bytes(b"another's")
+    path.symlink_to(outside)
+    index = OffsetIndex(Files(SystemDisk()), str(path), BASE)
+    index.start_empty()
+    index.append(BASE, 0)
+    index.write_out()
+    assert outside.read_bytes() == b"another's"
+    assert path.read_bytes() == bytes(8)
+    assert not path.is_symlink()

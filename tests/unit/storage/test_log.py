@@ -122,7 +122,7 @@ def test_append_time_is_stamped_where_the_topic_wants_it() -> None:
     result = append_data(log, batch_of([b"x"], timestamp_ms=5))
     assert result.log_append_time_ms == NOW_MS
     assert [record.timestamp_ms for record in read_records(log)] == [NOW_MS]
-    assert log.newest_timestamp() == (NOW_MS, 0)
+    assert log.find_max_timestamp() == (NOW_MS, 0)
 
 
 def test_a_follower_takes_what_continues_its_log_and_nothing_else() -> None:
@@ -174,7 +174,7 @@ def test_a_segment_is_sealed_when_its_index_is_full() -> None:
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_a_gap_that_no_index_can_span_begins_a_segment(count: int) -> None:
-    """As a new replica meets it in a compacted topic that is old."""
+    """A new replica meets it in a compacted topic that is old."""
     disk = SimDisk(1)
     config = with_small_segments(cleanup_policy=("compact",))
     log, _ = open_on(disk, config)
@@ -247,15 +247,15 @@ def test_what_is_truncated_is_forgotten_by_transactions_epochs_and_producers() -
     append_data(log, marker_of(1, commit=False), leader_epoch=3, origin=Origin.COORDINATOR)
     append_numbers(log, range(20))
     commit_all(log)
-    assert [entry[:3] for entry in log.aborted_transactions(0, log.end_offset)] == [(1, 1, 2)]
+    assert [entry[:3] for entry in log.find_aborted_transactions(0, log.end_offset)] == [(1, 1, 2)]
     log.truncate_to(2, NOW_MS)
-    assert log.aborted_transactions(0, 2) == []
+    assert log.find_aborted_transactions(0, 2) == []
     assert log.producers.first_undecided_offset == 1
     assert log.last_stable_offset == 1
     assert log.epochs.latest_epoch == 2
     append_data(log, marker_of(1, commit=True), leader_epoch=4, origin=Origin.COORDINATOR)
     commit_all(log)
-    assert log.aborted_transactions(0, 3) == []
+    assert log.find_aborted_transactions(0, 3) == []
     assert log.last_stable_offset == 3
     log.truncate_to(1, NOW_MS)
     assert log.producers.get(1) is None
@@ -301,9 +301,9 @@ def test_sizes_and_deleted_files_are_counted() -> None:
     before = log.size_bytes
     log.advance_start_offset(25, NOW_MS)
     assert log.size_bytes == before - 2 * 11 * 88
-    assert log.remove_doomed(NOW_MS + 99) == 0
-    assert log.remove_doomed(NOW_MS + 100) == 2 * 11 * 88
-    assert log.remove_doomed(NOW_MS + 100) == 0
+    assert log.remove_deleted_files(NOW_MS + 99) == 0
+    assert log.remove_deleted_files(NOW_MS + 100) == 2 * 11 * 88
+    assert log.remove_deleted_files(NOW_MS + 100) == 0
 
 
 def test_a_closed_log_refuses_everything() -> None:
@@ -316,8 +316,8 @@ def test_a_closed_log_refuses_everything() -> None:
         lambda: log.append_as_follower(bytes(batch_of([b"x"], base_offset=3)), now_ms=NOW_MS),
         lambda: log.read(0, 10),
         lambda: log.find_timestamp(0),
-        lambda: log.newest_timestamp(),
-        lambda: log.aborted_transactions(0, 3),
+        lambda: log.find_max_timestamp(),
+        lambda: log.find_aborted_transactions(0, 3),
         lambda: log.truncate_to(0, NOW_MS),
         lambda: log.restart_at(0, NOW_MS),
         lambda: log.advance_start_offset(1, NOW_MS),
@@ -340,11 +340,11 @@ def test_the_newest_record_is_found_also_if_the_newest_of_its_segment_is_trimmed
     append(log, b"c", timestamp_ms=NOW_MS - 20)
     append(log, b"d", timestamp_ms=NOW_MS - 20)
     commit_all(log)
-    assert log.newest_timestamp() == (NOW_MS, 0)
+    assert log.find_max_timestamp() == (NOW_MS, 0)
     log.advance_start_offset(1, NOW_MS)
-    assert log.newest_timestamp() == (NOW_MS - 20, 2)
+    assert log.find_max_timestamp() == (NOW_MS - 20, 2)
     log.advance_start_offset(4, NOW_MS)
-    assert log.newest_timestamp() is None
+    assert log.find_max_timestamp() is None
 
 
 def test_a_time_is_found_inside_of_a_batch_and_below_a_bound() -> None:

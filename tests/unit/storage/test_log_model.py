@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 
 from distributedlog.model.config import LogConfig
 from distributedlog.storage.append import Origin
-from distributedlog.storage.compaction import commit_compaction, plan_compaction, run_compaction
+from distributedlog.storage.compaction.log import commit_compaction, plan_compaction, run_compaction
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.retention import enforce_retention
 from distributedlog.storage.store import LogStore
@@ -255,7 +255,7 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.find_timestamp(timestamp_ms) == self.model.first_at_or_after(
             timestamp_ms, self.model.end_offset
         )
-        assert self.log.newest_timestamp() == self.model.newest()
+        assert self.log.find_max_timestamp() == self.model.newest()
 
     # --- leaving and coming back ---------------------------------------------------------------
 
@@ -283,14 +283,14 @@ class LogMachine(RuleBasedStateMachine):
             assert report.is_sound
 
     def _open_again(self) -> None:
-        end_before = self.model.end_offset
+        find_end_before = self.model.end_offset
         self.store = open_store(self.disk, self.config)
         found = self.store.log("t")
         assert found is not None
         self.log = found
         self.model.crash(self.log.end_offset)
         if self.store.was_clean:
-            assert self.model.end_offset == end_before
+            assert self.model.end_offset == find_end_before
         self.log.advance_high_watermark(self.log.end_offset)
         self.check_all()
 
@@ -320,7 +320,7 @@ class LogMachine(RuleBasedStateMachine):
             offset = max(batch.header.base_offset, log.start_offset)
             assert log.epochs.epoch_for_offset(offset) == batch.header.leader_epoch
         if not model.is_compacted:
-            aborted = log.aborted_transactions(log.start_offset, log.end_offset)
+            aborted = log.find_aborted_transactions(log.start_offset, log.end_offset)
             assert [entry[:3] for entry in aborted] == model.aborted(log.start_offset, log.end_offset)
 
     def _check_producers(self) -> None:
@@ -346,7 +346,7 @@ class PlainMachine(LogMachine):
     def apply_retention(self) -> None:
         before = self.model.start_offset
         gone = enforce_retention(self.log, NOW_MS)
-        self.log.remove_doomed(NOW_MS)
+        self.log.remove_deleted_files(NOW_MS)
         assert (self.log.start_offset > before) <= bool(gone)
         assert self.log.start_offset <= self.log.high_watermark
         if self.log.start_offset > before:

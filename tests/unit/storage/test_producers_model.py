@@ -81,7 +81,7 @@ class NaiveProducers:
         return min((since for since in map(self.open_since, ids) if since is not None), default=None)
 
     def unstable(self, high_watermark: int) -> int | None:
-        """Of every transaction that a marker ended at or above the high watermark, or none did."""
+        """Yields every transaction that a marker ended at or above the high watermark, or none did."""
         began: dict[int, int] = {}
         unstable = []
         for header, marker in self.log:

@@ -8,7 +8,7 @@ from distributedlog.model.errors import (
     OffsetOutOfRangeError,
     RegionChangedError,
 )
-from distributedlog.storage.compaction import commit_compaction, plan_compaction, run_compaction
+from distributedlog.storage.compaction.log import commit_compaction, plan_compaction, run_compaction
 from distributedlog.storage.files import FileRegion, Files
 from distributedlog.storage.log import PartitionLog
 from tests.simulation.disk import SimDisk
@@ -23,6 +23,7 @@ from tests.unit.storage.support import (
     commit_all,
     open_on,
     open_store,
+    read_batches,
     read_records,
     value_of,
     with_small_segments,
@@ -53,7 +54,7 @@ def test_a_region_outlives_the_deletion_of_its_segment_and_even_of_its_file() ->
     with region_at(log, 3) as region:
         log.advance_start_offset(30, NOW_MS)
         assert first_offset_in(region) == 3
-        assert log.remove_doomed(NOW_MS) > 0
+        assert log.remove_deleted_files(NOW_MS) > 0
         assert not any(path.endswith(".deleted") for path in disk.files())
         assert first_offset_in(region) == 3
     with pytest.raises(OffsetOutOfRangeError):
@@ -64,7 +65,7 @@ def test_a_deleted_file_is_closed_once_its_last_reader_is_done() -> None:
     _, files, log = a_log()
     region = region_at(log, 3)
     log.advance_start_offset(30, NOW_MS)
-    log.remove_doomed(NOW_MS)
+    log.remove_deleted_files(NOW_MS)
     open_before = files.open_count
     region.close()
     assert files.open_count == open_before - 1
@@ -132,7 +133,7 @@ def test_a_region_outlives_compaction() -> None:
         plan = plan_compaction(log, 0, NOW_MS)
         assert plan is not None
         assert commit_compaction(log, run_compaction(plan, disk), NOW_MS)
-        log.remove_doomed(NOW_MS)
+        log.remove_deleted_files(NOW_MS)
         assert first_offset_in(region) == 3
     assert 3 not in dict(bare(read_records(log)))
 
@@ -175,7 +176,7 @@ def test_fifty_logs_share_eight_open_files() -> None:
             value_of(number * 10 + turn) for turn in range(3)
         ]
     assert store.files.open_count <= 8
-    assert len(store.files.mappings) <= 8
+    assert len(store.files.index_blocks) <= 8
     store.close()
     assert store.files.open_count == 0
 
@@ -244,3 +245,22 @@ def test_a_batch_is_found_by_each_of_its_offsets() -> None:
     append(log, b"a", b"b", b"c")
     append(log, b"d", b"e")
     assert [log.read(offset, 1).base_offset for offset in range(5)] == [0, 0, 0, 3, 3]
+
+
+@pytest.mark.parametrize("left", [0, 40, 300])
+def test_a_log_file_that_is_cut_short_is_an_error_that_names_it_and_others_are_read(left: int) -> None:
+    disk = SimDisk(1)
+    log, _ = open_on(disk)
+    append_numbers(log, range(60))
+    commit_all(log)
+    cut, following = log.segments.sealed[1], log.segments.sealed[2]
+    first = list(range(cut.base_offset))
+    disk.open(cut.log.path, write=True).truncate(left)
+    for _ in range(3):
+        with pytest.raises(CorruptLogError, match=cut.log.path):
+            log.read(cut.base_offset + 5, 1 << 20)
+    assert [record.offset for record in read_records(log, following.base_offset)] == list(
+        range(following.base_offset, 60)
+    )
+    assert [header.base_offset for header, _ in read_batches(log, 0)] == first
+    assert log.files.failure is None

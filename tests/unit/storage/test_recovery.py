@@ -125,7 +125,7 @@ def test_transactions_that_ended_before_a_crash_hold_nothing_back_after_it() -> 
     again, _ = open_on(disk)
     assert again.high_watermark == 4
     assert again.last_stable_offset == 4
-    assert [entry[:3] for entry in again.aborted_transactions(0, 4)] == [(5, 2, 3)]
+    assert [entry[:3] for entry in again.find_aborted_transactions(0, 4)] == [(5, 2, 3)]
 
 
 # --- torn tails --------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_a_file_of_any_other_length_is_made_again(ending: str, size: int) -> Non
     log, report = open_on(disk, is_clean=True, recovery_point=40)
     assert report.is_sound
     assert bare(read_records(log, max_bytes=1)) == numbers(range(40))
-    assert log.newest_timestamp() == (NOW_MS - 3_600_000 + 390, 39)
+    assert log.find_max_timestamp() == (NOW_MS - 3_600_000 + 390, 39)
     for number in range(40):
         time = NOW_MS - 3_600_000 + number * 10
         assert log.find_timestamp(time) == (time, number)
@@ -321,7 +321,7 @@ def test_producers_are_remembered_when_the_segments_that_told_of_them_are_gone()
     append_numbers(log, range(1, 40))
     commit_all(log)
     log.advance_start_offset(35, NOW_MS)
-    log.remove_doomed(NOW_MS)
+    log.remove_deleted_files(NOW_MS)
     for mode in ("drop", "random"):
         disk.crash(mode)
         log, _ = open_on(disk, start_offset=35)
@@ -338,7 +338,7 @@ def test_producers_are_remembered_also_if_recovery_had_to_make_the_snapshots_aga
     disk.crash("drop")
     log, _ = open_on(disk)
     log.advance_start_offset(35, NOW_MS)
-    log.remove_doomed(NOW_MS)
+    log.remove_deleted_files(NOW_MS)
     disk.crash("drop")
     log, _ = open_on(disk, start_offset=35)
     again = batch_of([b"x"], producer_id=4, producer_epoch=1, base_sequence=0)

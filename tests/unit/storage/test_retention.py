@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from distributedlog.model.config import LogConfig
 from distributedlog.storage.retention import enforce_retention
 from distributedlog.storage.segment import DELETED_SUFFIX, LOG_SUFFIX
-from tests.unit.storage.keyed_log import START_MS, KeyedLog
+from tests.unit.storage.compaction.keyed_log import START_MS, KeyedLog
 
 A = b"a"
 HOUR_MS = 3_600_000
@@ -157,7 +157,7 @@ def test_an_expired_active_segment_is_rolled_and_goes() -> None:
     assert bases(keyed) == [1]
     assert (keyed.log.start_offset, keyed.log.end_offset) == (1, 1)
     assert keyed.put((A, b"2")) == 1
-    keyed.log.remove_doomed(keyed.now_ms)
+    keyed.log.remove_deleted_files(keyed.now_ms)
     keyed.reopen("drop")
     assert keyed.offsets() == [1]
 
@@ -192,7 +192,7 @@ def test_on_a_full_disk_the_sealed_segments_go_although_the_active_one_cannot_be
     keyed.advance(100 * HOUR_MS)
     keyed.disk.capacity_bytes = keyed.disk.used_bytes
     assert enforce(keyed) == [0, 1]
-    assert keyed.log.remove_doomed(FOREVER_MS) > 0
+    assert keyed.log.remove_deleted_files(FOREVER_MS) > 0
     assert enforce(keyed) == [2]
 
 
@@ -207,7 +207,7 @@ def test_a_reader_keeps_what_it_holds_of_a_segment_that_goes() -> None:
     before = found.region.read()
     keyed.advance(100 * HOUR_MS)
     assert enforce(keyed) == [0, 1, 2]
-    keyed.log.remove_doomed(keyed.now_ms)
+    keyed.log.remove_deleted_files(keyed.now_ms)
     assert keyed.names(LOG_SUFFIX + DELETED_SUFFIX) == []
     assert found.region.read() == before
     found.region.close()
@@ -218,7 +218,7 @@ def test_a_segment_may_go_before_its_indexes_were_ever_synced() -> None:
     keyed.put((A, b"1"))
     keyed.advance(2 * HOUR_MS)
     assert enforce(keyed) == [0]
-    keyed.log.remove_doomed(FOREVER_MS)
+    keyed.log.remove_deleted_files(FOREVER_MS)
     assert keyed.put((A, b"2")) == 1
     keyed.reopen("drop")
     assert keyed.offsets() == [1]
@@ -231,7 +231,7 @@ def test_a_power_cut_at_any_step_leaves_a_log_without_a_hole() -> None:
     forks = []
     keyed.disk.on_operation = lambda _operation, _path: forks.append(keyed.disk.fork(len(forks)))
     assert enforce(keyed) == [0, 1, 2, 3]
-    keyed.log.remove_doomed(keyed.now_ms)
+    keyed.log.remove_deleted_files(keyed.now_ms)
     keyed.settle()
     keyed.disk.on_operation = None
     assert len(forks) > 15

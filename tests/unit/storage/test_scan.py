@@ -9,7 +9,7 @@ from distributedlog.storage.scan import (
     HEADER_WINDOW_BYTES,
     BadBatchError,
     OutOfOrderError,
-    valid_batch_behind,
+    find_valid_batch_behind,
     walk,
     walk_headers,
 )
@@ -154,18 +154,18 @@ def test_behind_a_torn_write_stands_nothing_sound() -> None:
     for cut in range(1, len(batches(1)[0])):
         torn = whole[:-cut]
         position = 2 * len(whole) // 3
-        assert valid_batch_behind(Bytes(torn), position, len(torn)) is None
+        assert find_valid_batch_behind(Bytes(torn), position, len(torn)) is None
     noise = whole + b"\x02" * 200 + chance.randbytes(3000) + bytes(500)
-    assert valid_batch_behind(Bytes(noise), len(whole), len(noise)) is None
+    assert find_valid_batch_behind(Bytes(noise), len(whole), len(noise)) is None
 
 
 @pytest.mark.parametrize("distance", [1, 17, 61, 1000, 1 << 20, (1 << 20) + 30, (1 << 20) + 61])
 def test_a_sound_batch_is_found_however_far_behind(distance: int) -> None:
     chance = random.Random(distance)
     data = chance.randbytes(distance) + batches(1)[0]
-    assert valid_batch_behind(Bytes(data), -1, len(data)) == distance
+    assert find_valid_batch_behind(Bytes(data), -1, len(data)) == distance
     large = chance.randbytes(distance) + bytes(batch_of([b"x" * 5000]))
-    assert valid_batch_behind(Bytes(large), 0, len(large)) == distance
+    assert find_valid_batch_behind(Bytes(large), 0, len(large)) == distance
 
 
 def test_bytes_made_to_look_like_batches_do_not_keep_the_search_busy_and_are_kept() -> None:
@@ -178,5 +178,18 @@ def test_bytes_made_to_look_like_batches_do_not_keep_the_search_busy_and_are_kep
             return super().read_at(position, length)
 
     hostile = b"\x00\x02\x02\x02" * 1_000_000  # each place claims a batch of some 130 KB or 33 MB
-    assert valid_batch_behind(Counted(hostile), 0, len(hostile), work_bytes_max=10_000_000) is not None
+    assert find_valid_batch_behind(Counted(hostile), 0, len(hostile), work_bytes_max=10_000_000) is not None
     assert reads < 100
+
+
+@pytest.mark.parametrize("left", [0, 20, 61, 80, 100, 170])
+def test_a_file_that_is_shorter_than_it_should_be_is_walked_to_its_end_and_no_further(left: int) -> None:
+    """Somebody cut it after its size was seen."""
+    data = b"".join(bytes(batch_of([value_of(n)], base_offset=n)) for n in range(5))
+    file = Bytes(data[:left])
+    size = len(data) // 5
+    walked = walk(file, 0, len(data))
+    for _ in range(left // size):
+        next(walked)
+    with pytest.raises(BadBatchError, match="ends at"):
+        next(walked)

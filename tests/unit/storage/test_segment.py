@@ -1,5 +1,9 @@
 """One segment: what its indexes lead to, and what they do not."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from distributedlog.model.errors import CorruptLogError
@@ -108,6 +112,26 @@ def test_a_log_that_cannot_be_walked_keeps_its_index_and_says_where_it_is_damage
         assert found.base_offset == offset
 
 
+def test_a_log_that_cannot_be_walked_is_not_walked_for_every_reader() -> None:
+    disk, segment = a_segment([1000] * 300, interval=0)
+    segment.seal()
+    whole = disk.files()[LOG]
+    disk.open(LOG, write=True).truncate(len(whole) // 2)
+    reads = disk.inject("read", LOG, count=10**6, after=10**6)
+    costs = []
+    for _ in range(3):
+        before = reads.after
+        with pytest.raises(CorruptLogError, match=LOG):
+            segment.locate(BASE + 299)
+        costs.append(before - reads.after)
+    assert costs[0] > costs[1] == costs[2]
+    assert costs[1] <= 2
+    disk.open(LOG, write=True).write_at(0, whole)
+    place = segment.locate(BASE + 299)
+    assert place is not None
+    assert place.base_offset == BASE + 299
+
+
 @pytest.mark.parametrize("bit", range(5))
 def test_a_batch_whose_offset_was_moved_is_not_taken_for_another(bit: int) -> None:
     for number in range(1, 29):
@@ -130,7 +154,7 @@ def test_the_newest_timestamp_is_known_when_the_segment_is_opened_again() -> Non
     segment.seal()
     segment.close()
     again = Segment.open(Files(disk), DIRECTORY, BASE, 200)
-    again.load_newest_timestamp()
+    again.load_max_timestamp()
     assert (again.max_timestamp, again.max_timestamp_offset) == (90, BASE + 1)
 
 
@@ -139,7 +163,7 @@ def test_a_segment_without_timestamps_has_none() -> None:
     segment.seal()
     assert disk.files()["/d/00000000000000000100.timeindex"] == b""
     again = Segment.open(Files(disk), DIRECTORY, BASE, 200)
-    again.load_newest_timestamp()
+    again.load_max_timestamp()
     assert again.max_timestamp == -1
 
 
@@ -147,7 +171,7 @@ def test_a_segment_without_timestamps_has_none() -> None:
 def test_a_truncated_segment_is_as_if_the_rest_had_never_been_there(number: int) -> None:
     timestamps = [1000 + at * 7 % 50 for at in range(30)]
     disk, segment = a_segment([10] * 30, timestamps=timestamps)
-    assert segment.end_before(BASE + number) == BASE + number
+    assert segment.find_end_before(BASE + number) == BASE + number
     assert segment.truncate_to(BASE + number) == BASE + number
     segment.finish_indexes()
     other_disk, other = a_segment([10] * number, timestamps=timestamps)
@@ -171,3 +195,38 @@ def test_rebuilt_indexes_are_those_that_were_written_while_it_grew() -> None:
         disk.open(f"/d/00000000000000000100.{ending}", write=True).truncate(0)
     segment.rebuild_indexes()
     assert disk.files() == before
+
+
+CUT_UNDER_ITS_READER = """
+import os, sys
+from distributedlog.ports.disk import SystemDisk
+from distributedlog.records.batch import read_header
+from distributedlog.storage.files import Files
+from distributedlog.storage.segment import Segment
+from tests.unit.storage.support import batch_of
+
+directory, suffix, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
+segment = Segment.create(Files(SystemDisk()), directory, 0, 0)
+for number in range(2000):
+    data = batch_of([b"v"], base_offset=number, timestamp_ms=1000 + number)
+    segment.append(data, [read_header(data)])
+segment.seal()
+assert segment.locate(1000).base_offset == 1000 and segment.find_offset_hint(1500) <= 500
+path = f"{directory}/{0:020d}{suffix}"
+whole = open(path, "rb").read()
+os.truncate(path, left)
+assert [segment.locate(offset).base_offset for offset in (0, 700, 1999)] == [0, 700, 1999]
+assert [segment.find_offset_hint(1000 + offset) <= offset for offset in (0, 700, 1999)] == [True] * 3
+assert open(path, "rb").read() == whole, "it was not made again"
+"""
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("left", [0, 7, 4800])
+def test_an_index_that_is_cut_short_under_its_reader_is_made_again(
+    tmp_path: Path, suffix: str, left: int
+) -> None:
+    """It is done in a process of its own: reading what a mapping has no file for would end it."""
+    command = [sys.executable, "-c", CUT_UNDER_ITS_READER, str(tmp_path), suffix, str(left)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -14,13 +14,13 @@ from distributedlog.model.errors import (
     LogClosedError,
     StorageError,
 )
-from distributedlog.model.ids import TopicPartition
+from distributedlog.model.ids import TopicPartition, Uuid
 from distributedlog.ports.disk import SystemDisk
-from distributedlog.ports.randomness import SeededRandomness
+from distributedlog.storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
 from distributedlog.storage.files import SMALL_FILE_BYTES_MAX
 from distributedlog.storage.store import LogStore
-from tests.simulation.clock import ManualClock
-from tests.simulation.disk import SimDisk
+from tests.simulation.clock import ManualClock, SeededRandomness
+from tests.simulation.disk import SimDisk, SimFile
 from tests.unit.storage.support import (
     NOW_MS,
     PARTITION,
@@ -96,6 +96,36 @@ def test_a_deleted_log_is_gone_for_its_users_and_after_a_crash() -> None:
         store.delete_log("t")
     disk.crash("drop")
     assert not open_store(disk).logs
+
+
+def test_a_sync_that_runs_while_its_log_is_deleted_touches_nothing() -> None:
+    """It runs on another thread: the directory that it knows by name is gone when it comes to it."""
+    store = open_store(SimDisk(1))
+    log = store.create_log("t")
+    append_numbers(log, range(3))
+    job = log.begin_sync()
+    assert job is not None
+    assert job.writes_small_file
+    store.delete_log("t")
+    job.run()
+    log.end_sync(job, succeeded=True)
+    assert store.files.failure is None, "the directory is still in use"
+    assert store.files.open_count == 0
+
+
+def test_a_late_sync_of_a_deleted_log_writes_nothing_into_the_next_of_its_name() -> None:
+    store = open_store(SimDisk(1))
+    log = store.create_log("t")
+    append(log, b"old", leader_epoch=7)
+    job = log.begin_sync()
+    assert job is not None
+    store.delete_log("t")
+    fresh = store.create_log("t")
+    append(fresh, b"new", leader_epoch=8)
+    commit_all(fresh)
+    job.run()
+    written = store.files.read_small(f"{fresh.directory}/{LEADER_EPOCH_FILE}")
+    assert written == encode_epochs(fresh.epochs.entries)
 
 
 def test_a_log_of_the_longest_name_can_be_deleted(tmp_path: Path) -> None:
@@ -312,7 +342,7 @@ def test_what_an_interrupted_opening_quarantined_is_told_by_the_next() -> None:
     assert any(name.rpartition("/")[2] in note for name in damage.quarantined for note in report.notes)
 
 
-def test_upkeep_deletes_old_segments_and_their_files() -> None:
+def test_maintenance_deletes_old_segments_and_their_files() -> None:
     disk = SimDisk(1)
     disk.now_ms = NOW_MS
     clock = ManualClock(NOW_MS)
@@ -414,3 +444,26 @@ def test_another_process_is_refused_until_the_owner_dies(tmp_path: Path) -> None
 
 def open_real(directory: str) -> LogStore:
     return LogStore.open(SystemDisk(), directory, clock=ManualClock(NOW_MS), randomness=SeededRandomness(1))
+
+
+def test_a_log_whose_files_are_made_is_opened_without_a_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimDisk()
+    key, identity = TopicPartition("orders", 3), Uuid(bytes(range(16)))
+    store = open_store(disk)
+    store.make_log_files(key, identity)
+    store.make_log_files(key, identity)
+    with monkeypatch.context() as patch:
+        patch.setattr(SimDisk, "sync_directory", lambda *_: pytest.fail("a directory is synced"))
+        patch.setattr(SimFile, "sync", lambda *_: pytest.fail("a file is synced"))
+        log = store.create_log(*key, topic_id=identity, is_made=True)
+    assert (log.start_offset, log.end_offset, store.topic_ids[key]) == (0, 0, identity)
+    assert store.reports[key].is_sound
+    disk.crash("drop")
+    assert open_store(disk).topic_ids[key] == identity
+
+
+def test_files_that_were_made_for_a_log_that_is_not_wanted_go() -> None:
+    store = open_store(SimDisk())
+    store.make_log_files(TopicPartition("orders", 3), Uuid(bytes(range(16))))
+    store.remove_log_files(TopicPartition("orders", 3))
+    assert not store.files.exists(f"{store.directory}/orders-3")

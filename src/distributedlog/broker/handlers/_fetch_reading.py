@@ -1,10 +1,10 @@
 """Reading the partitions of one fetch, in order, within its limits.
 
-    bytes        of the whole answer and of each partition, as the request and the broker allow.  The first
+    bytes        of the whole response and of each partition, as the request and the broker allow.  The first
                  batch of the first partition that has one is returned whole whatever its size: else a reader
                  would never get past it
-    regions      REGIONS_MAX of an answer stay in their files until they are sent.  Beyond that small ones are
-                 read at once and large ones left for the next fetch: each region keeps a file open
+    regions      REGIONS_MAX of a response stay in their files until they are sent.  Beyond that small ones
+                 are read at once and large ones left for the next fetch: each region keeps a file open
 
     who reads                     how far                                  from whom
     a consumer                    high watermark, or last stable offset    the leader; from version 11 on
@@ -13,14 +13,14 @@
 
 A partition that cannot be read has an error and nothing else; the others are read all the same.
 
-Every region belongs to a `Reading` until it goes into an answer.
+Every region belongs to a `Reading` until it goes into a response.
 """
 
 from typing import TYPE_CHECKING, Final
 
-from distributedlog.broker.delayed import AwaitedData
-from distributedlog.broker.fetch_sessions import FetchAnswer, FetchPartition, PartitionKey
-from distributedlog.broker.outgoing import SENDFILE_MIN
+from distributedlog.broker.net.outgoing import SENDFILE_MIN
+from distributedlog.broker.replicas.delayed import AwaitedData
+from distributedlog.broker.replicas.fetch_sessions import FetchSpec, PartitionKey, PartitionSummary
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError, UnsupportedCompressionError
 from distributedlog.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 REGIONS_MAX: Final = 64
 UNKNOWN_OFFSET: Final = -1
+NO_EPOCH: Final = -1
+"""Every negative epoch says as much."""
+_NOT_LOOKED_FOR: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+"""Where there is no log, Kafka names no aborted transactions; where one cannot be read, it knows of none."""
 ANY_REPLICA_SINCE: Final = 11
 ZSTD_SINCE: Final = 10
 STORAGE_ERROR_SINCE: Final = 6
@@ -56,14 +60,14 @@ class Reader:
     def read(
         self,
         partition: Partition,
-        wanted: FetchPartition,
+        wanted: FetchSpec,
         max_bytes: int,
         at_least_one: bool,
         services: "Services",
     ) -> PartitionRead:
-        offset, _, current_leader_epoch, last_fetched_epoch, _ = wanted
+        offset, _, current_leader_epoch, last_fetched_epoch, log_start_offset = wanted
         if self.broker_id >= 0:
-            return partition.read_as_follower(
+            return partition.read_for_replica(
                 self.broker_id,
                 offset,
                 max_bytes,
@@ -71,6 +75,7 @@ class Reader:
                 follower_epoch=self.broker_epoch,
                 current_leader_epoch=current_leader_epoch,
                 last_fetched_epoch=last_fetched_epoch,
+                follower_log_start=log_start_offset,
                 at_least_one=at_least_one,
             )
         if self.version < ZSTD_SINCE and partition.log.config.compression_type == "zstd":
@@ -82,12 +87,12 @@ class Reader:
             current_leader_epoch=current_leader_epoch,
             last_fetched_epoch=last_fetched_epoch,
             at_least_one=at_least_one,
-            from_follower=self.version >= ANY_REPLICA_SINCE,
+            any_replica=self.version >= ANY_REPLICA_SINCE,
         )
 
 
 class Reading:
-    """What was read.  `take` what goes into the answer, then `close`."""
+    """What was read.  `take` what goes into the response, then `close`."""
 
     __slots__ = ("_data", "_regions", "is_pressing", "partitions", "read_bytes")
 
@@ -142,19 +147,19 @@ class Reading:
             partition_index=key[1],
             error_code=code,
             high_watermark=UNKNOWN_OFFSET,
-            aborted_transactions=None,
+            aborted_transactions=[] if code in _NOT_LOOKED_FOR else None,
             records=b"",
         )
 
-    def awaited(self, reader: Reader) -> list[AwaitedData]:
+    def list_awaited(self, reader: Reader) -> list[AwaitedData]:
         isolation, is_follower = reader.isolation, reader.is_follower
         return [AwaitedData(each, isolation, is_follower) for each in self.partitions.values()]
 
-    def told(self) -> list[tuple[PartitionKey, FetchAnswer]]:
-        """For the session, in the order of reading."""
-        return [(key, _told(data)) for key, data in self._data.items()]
+    def summarize(self) -> list[tuple[PartitionKey, PartitionSummary]]:
+        """Summarizes each partition for the session, in the order of reading."""
+        return [(key, _summarize(data)) for key, data in self._data.items()]
 
-    def look_at(self, key: PartitionKey) -> PartitionData:
+    def get(self, key: PartitionKey) -> PartitionData:
         return self._data[key]
 
     def take(self, key: PartitionKey) -> PartitionData:
@@ -169,8 +174,8 @@ class Reading:
         self._data.clear()
 
 
-def _told(data: PartitionData) -> FetchAnswer:
-    return FetchAnswer(
+def _summarize(data: PartitionData) -> PartitionSummary:
+    return PartitionSummary(
         len(data.records) if data.records is not None else 0,
         data.high_watermark,
         data.log_start_offset,
@@ -180,7 +185,7 @@ def _told(data: PartitionData) -> FetchAnswer:
 
 
 def read_partitions(
-    services: "Services", reader: Reader, wanted: list[tuple[PartitionKey, FetchPartition]], max_bytes: int
+    services: "Services", reader: Reader, wanted: list[tuple[PartitionKey, FetchSpec]], max_bytes: int
 ) -> Reading:
     reading = Reading()
     try:
@@ -192,7 +197,7 @@ def read_partitions(
                 read = reader.read(partition, each, limit_bytes, not reading.read_bytes, services)
                 reading.add(key, partition, read)
             except DlogError as error:
-                reading.add_error(key, _code_for(error.code, reader.version))
+                reading.add_error(key, _translate_code(error.code, reader.version))
     except BaseException:
         reading.close()
         raise
@@ -207,7 +212,7 @@ def _find(services: "Services", key: PartitionKey) -> Partition:
     return partitions.get_by_id(topic, index) or partitions.require_by_id(topic, index)
 
 
-def _code_for(code: ErrorCode, version: int) -> ErrorCode:
+def _translate_code(code: ErrorCode, version: int) -> ErrorCode:
     """Clients before version 6 do not know KAFKA_STORAGE_ERROR and would give up; so they look elsewhere."""
     if code == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,8 +1,8 @@
-"""Asking a group's coordinator on behalf of a client.
+"""Submitting requests of clients to the coordinator of a group.
 
-What is asked is begun in phase one, so that requests of one connection are handled in their order; a reply
-that is there at once is answered at once.  When the server itself gives up on a request, the client is told
-what it is told of a coordinator that does not answer: clients of groups know no other timeout.
+A request is submitted in the first phase, so that requests of one connection are handled in their order; a
+reply that is there at once becomes the response at once.  When the server itself gives up on a request, the
+client gets the error of a coordinator that is not available: clients of groups know no other timeout.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import Answer
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import HandlerResponse
 from distributedlog.controller.features import GROUP_FEATURE, has_consumer_groups
 from distributedlog.groups.requests import Reply, Request
 from distributedlog.model.config import MINUTE_MS
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 T = TypeVar("T")
 
-PATIENCE_MS: Final = 30 * MINUTE_MS
+REBALANCE_TIMEOUT_MS_MAX: Final = 30 * MINUTE_MS
 """How long a member may wait for the others of its group, however long its own timeouts are."""
 SLICE_GROUPS: Final = 100
 GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """Read, delete, describe, and describe and alter settings; without access control all are allowed."""
 
 
-class Asked:
-    """A coordinator has been asked.  This is whom it tells, and where the reply is waited for.
+class PendingReply:
+    """The reply of a coordinator to a submitted request: it is called with the outcome, and can be awaited.
 
     A reply that is there at once costs no future; one that comes later costs one, and no task.
     """
@@ -44,15 +44,16 @@ class Asked:
     def __init__(self) -> None:
         self.outcome: Outcome[Reply] | None = None
         self._future: asyncio.Future[Any] | None = None
-        self._make: Callable[[Reply], Any] = _as_it_is
+        self._make: Callable[[Reply], Any] = _return_as_is
 
     def __call__(self, outcome: Outcome[Reply]) -> None:
         self.outcome = outcome
         if self._future is not None and not self._future.done():  # else the client is gone
             self._settle(self._future, outcome)
 
-    def later(self, make: Callable[[Reply], T]) -> "asyncio.Future[T]":
-        """What `make` makes of the reply, once it is committed; else the DlogError to answer with."""
+    def as_future(self, make: Callable[[Reply], T]) -> "asyncio.Future[T]":
+        """Returns a future of what `make` makes of the reply, once it is committed; it may end with a
+        DlogError."""
         self._make = make
         self._future = asyncio.get_running_loop().create_future()
         if self.outcome is not None:
@@ -66,34 +67,36 @@ class Asked:
             future.set_exception(error)
 
     def __await__(self) -> Generator[Any, None, Reply]:
-        return self.later(_as_it_is).__await__()
+        return self.as_future(_return_as_is).__await__()
 
 
-def _as_it_is(reply: Reply) -> Reply:
+def _return_as_is(reply: Reply) -> Reply:
     return reply
 
 
-def ask(services: "Services", context: RequestContext, group_id: str, request: Request) -> Asked:
-    asked = Asked()
-    services.groups.submit(group_id, request, context.deadline_ms, asked)
-    return asked
+def submit(services: "Services", context: RequestContext, group_id: str, request: Request) -> PendingReply:
+    pending = PendingReply()
+    services.groups.submit(group_id, request, context.deadline_ms, pending)
+    return pending
 
 
-def answer(asked: Asked, kind: type[R], make: Callable[[R], Message]) -> Answer:
-    """The response that `make` makes of the reply, now or later."""
-    if asked.outcome is not None:
-        return make(_of_kind(asked.outcome.value(), kind))
-    return asked.later(lambda reply: make(_of_kind(reply, kind)))
+def respond(pending: PendingReply, kind: type[R], make: Callable[[R], Message]) -> HandlerResponse:
+    """Returns the response that `make` makes of the reply, or a future of it."""
+    if pending.outcome is not None:
+        return make(_check_kind(pending.outcome.value(), kind))
+    return pending.as_future(lambda reply: make(_check_kind(reply, kind)))
 
 
-def _of_kind(reply: Reply, kind: type[R]) -> R:
+def _check_kind(reply: Reply, kind: type[R]) -> R:
     assert isinstance(reply, kind), f"a reply is a {type(reply).__name__}, not a {kind.__name__}"
     return reply
 
 
-async def each_reply(asked: list[Asked], kind: type[R]) -> list[R | DlogError]:
-    """Of requests that stand for themselves: the reply to each, or what it came to."""
-    replies = await asyncio.gather(*(each.later(_as_it_is) for each in asked), return_exceptions=True)
+async def gather_replies(pending: list[PendingReply], kind: type[R]) -> list[R | DlogError]:
+    """Awaits the replies to requests that stand for themselves: a reply or an error for each."""
+    replies = await asyncio.gather(
+        *(each.as_future(_return_as_is) for each in pending), return_exceptions=True
+    )
     found: list[R | DlogError] = []
     for reply in replies:
         if isinstance(reply, DlogError):
@@ -101,7 +104,7 @@ async def each_reply(asked: list[Asked], kind: type[R]) -> list[R | DlogError]:
         elif isinstance(reply, BaseException):
             raise reply
         else:
-            found.append(_of_kind(reply, kind))
+            found.append(_check_kind(reply, kind))
     return found
 
 
@@ -112,20 +115,21 @@ async def describe_each(
     make: Callable[[str], Request],
     kind: type[R],
 ) -> AsyncIterator[tuple[str, R | DlogError]]:
-    """Each group once, with the reply or what it came to.  Others are served between slices of them."""
+    """Yields each group once, with its reply or error.  Others are served between slices of them."""
     distinct = iter(dict.fromkeys(group_ids))
     while names := list(itertools.islice(distinct, SLICE_GROUPS)):
-        asked = [ask(services, context, name, make(name)) for name in names]
-        for name, reply in zip(names, await each_reply(asked, kind), strict=True):
+        pending = [submit(services, context, name, make(name)) for name in names]
+        for name, reply in zip(names, await gather_replies(pending, kind), strict=True):
             yield name, reply
         await asyncio.sleep(0)
 
 
 def check_consumer_groups(services: "Services") -> None:
-    """Whether the cluster has them."""
+    """Raises UnsupportedVersionError if the cluster has no consumer groups."""
     if not has_consumer_groups(services.metadata.image.features):
         raise UnsupportedVersionError(f"the cluster has no consumer groups: {GROUP_FEATURE} is below 1")
 
 
-def told(code: ErrorCode) -> ErrorCode:
+def to_group_error(code: ErrorCode) -> ErrorCode:
+    """Returns the error code that clients of groups know for this one."""
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.REQUEST_TIMED_OUT else code

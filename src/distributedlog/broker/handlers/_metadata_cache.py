@@ -1,11 +1,11 @@
-"""Metadata of topics as responses, and the answer to "all topics" kept ready.
+"""Metadata of topics as responses, and the response to "all topics" kept ready.
 
-Many clients ask for everything, again and again, while the answer for 10,000 partitions takes tens of
+Many clients ask for everything, again and again, while the response for 10,000 partitions takes tens of
 milliseconds to make: too long for a loop that serves everyone.  So it is made in slices, between which others
 have their turn, and kept.  Images are immutable and share what did not change, so what was made of one is
 right as long as it is the same object:
 
-    the whole answer, encoded     kept while the image is the same
+    the whole response, encoded     kept while the image is the same
     a topic's part, as structs    kept while the topic and the brokers are the same, across images
 
 so an image that changes one topic costs encoding, and one that changes nothing costs nothing.  What is kept
@@ -18,19 +18,14 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Iterator
 from typing import Final, NamedTuple, cast
 
-from distributedlog.broker.handlers._cluster import (
-    CLUSTER_OPERATIONS,
-    NOT_ASKED_FOR,
-    TOPIC_OPERATIONS,
-    controller_for_clients,
-    nodes_on,
-)
-from distributedlog.broker.handlers._topics import INTERNAL_TOPICS, in_order, reach_of
+from distributedlog.broker.cluster.listener_view import controller_for_clients, in_order, nodes_on, reach_of
+from distributedlog.broker.handlers._operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from distributedlog.controller.image import Broker, MetadataImage, Partition, Topic
 from distributedlog.controller.persistent_map import PersistentMap
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import Uuid
+from distributedlog.model.internal_topics import INTERNAL_TOPICS
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.codec import Part, encode
 from distributedlog.protocol.kinds import INT16, INT32, Kind
@@ -50,7 +45,7 @@ SLICE_PARTITIONS: Final = 1_000
 
 
 _PARTS: Final[Kind[list[Part]]] = Kind()
-"""On no wire."""
+"""A value that is on no wire."""
 
 
 class EncodedMetadata(Message, api_key=ApiKey.METADATA, versions=(0, 13), flexible_since=9):
@@ -59,25 +54,25 @@ class EncodedMetadata(Message, api_key=ApiKey.METADATA, versions=(0, 13), flexib
     parts: list[Part] = field(_PARTS)
     error_code: int = field(INT16, default=0)
     throttle_time_ms: int = field(INT32, default=0)
-    """Only while one answer is written; what is kept has none."""
+    """The throttle time while one response is written; what is kept has none."""
 
 
-def _parts_of(answer: EncodedMetadata) -> list[Part]:
+def _get_parts(response: EncodedMetadata) -> list[Part]:
     """A list of its own: whoever sends it puts the frame's head in front."""
-    return list(answer.parts)
+    return list(response.parts)
 
 
-def _throttled_parts_of(answer: EncodedMetadata) -> list[Part]:
-    """The time to wait is what the answer begins with."""
-    if not answer.throttle_time_ms:
-        return list(answer.parts)
-    first = cast(Buffer, answer.parts[0])
-    wait = answer.throttle_time_ms.to_bytes(THROTTLE_BYTES, "big")
-    return [wait + bytes(first[THROTTLE_BYTES:]), *answer.parts[1:]]
+def _encode_throttled_parts(response: EncodedMetadata) -> list[Part]:
+    """The time to wait is what the response begins with."""
+    if not response.throttle_time_ms:
+        return list(response.parts)
+    first = cast(Buffer, response.parts[0])
+    wait = response.throttle_time_ms.to_bytes(THROTTLE_BYTES, "big")
+    return [wait + bytes(first[THROTTLE_BYTES:]), *response.parts[1:]]
 
 
-EncodedMetadata.encoders.update(dict.fromkeys(range(3), _parts_of))
-EncodedMetadata.encoders.update(dict.fromkeys(range(3, 14), _throttled_parts_of))
+EncodedMetadata.encoders.update(dict.fromkeys(range(3), _get_parts))
+EncodedMetadata.encoders.update(dict.fromkeys(range(3, 14), _encode_throttled_parts))
 
 
 def describe_cluster(
@@ -97,7 +92,7 @@ def describe_cluster(
 
 
 class TopicDescriber:
-    """Topics as a client of one listener and version is told of them."""
+    """Topics as a client of one listener and version sees them."""
 
     def __init__(
         self, image: MetadataImage, listener: str, api_version: int, *, with_operations: bool
@@ -112,11 +107,11 @@ class TopicDescriber:
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=[self._partition(number, partition) for number, partition in in_order(topic)],
+            partitions=[self._describe_partition(number, partition) for number, partition in in_order(topic)],
             topic_authorized_operations=self._operations,
         )
 
-    def absent(self, name: str, error: ErrorCode) -> MetadataResponseTopic:
+    def describe_absent(self, name: str, error: ErrorCode) -> MetadataResponseTopic:
         return MetadataResponseTopic(
             error_code=error,
             name=name,
@@ -126,12 +121,12 @@ class TopicDescriber:
         )
 
     @staticmethod
-    def unknown_id(topic_id: Uuid) -> MetadataResponseTopic:
+    def describe_unknown_id(topic_id: Uuid) -> MetadataResponseTopic:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
         )
 
-    def _partition(self, number: int, partition: Partition) -> MetadataResponsePartition:
+    def _describe_partition(self, number: int, partition: Partition) -> MetadataResponsePartition:
         leader, error = self._reach.leader(partition)
         replicas = list(partition.replicas)
         isr = replicas if partition.isr == partition.replicas else list(partition.isr)
@@ -159,7 +154,7 @@ class TopicDescriber:
 
 
 class _View(NamedTuple):
-    """What decides how a topic is told."""
+    """What decides how a topic is described."""
 
     listener: str
     leaves_out_offline: bool
@@ -178,7 +173,7 @@ class _Key(NamedTuple):
     cluster_operations: bool
 
 
-class _OfImage(NamedTuple):
+class CachedImage(NamedTuple):
     """What was made of one image."""
 
     image: MetadataImage
@@ -187,11 +182,11 @@ class _OfImage(NamedTuple):
 
 class MetadataCache:
     def __init__(self) -> None:
-        self._of_images: OrderedDict[int, _OfImage] = OrderedDict()
-        """By the identity of the image, which is held on to: it cannot become another's."""
+        self._of_images: OrderedDict[int, CachedImage] = OrderedDict()
+        """Keyed by the identity of the image, which is held on to: it cannot become another's."""
         self._described: OrderedDict[_View, _Described] = OrderedDict()
 
-    def all_topics(
+    def describe_all(
         self,
         image: MetadataImage,
         listener: str,
@@ -202,10 +197,10 @@ class MetadataCache:
     ) -> EncodedMetadata | Awaitable[Message]:
         view = _View(listener, api_version == 0, api_version >= 6, topic_operations)
         key = _Key(view, api_version, cluster_operations)
-        of_image = self._of_image(image)
-        answer = of_image.encoded.get(key)
-        if answer is not None:
-            return answer
+        of_image = self._get_cached_image(image)
+        response = of_image.encoded.get(key)
+        if response is not None:
+            return response
         describer = TopicDescriber(image, listener, api_version, with_operations=topic_operations)
         topics: list[MetadataResponseTopic] = []
         slices = self._describe_all(image, view, describer, topics)
@@ -213,10 +208,10 @@ class MetadataCache:
             return _finish_later(of_image, key, slices, topics)
         return _finish(of_image, key, topics)
 
-    def _of_image(self, image: MetadataImage) -> _OfImage:
+    def _get_cached_image(self, image: MetadataImage) -> CachedImage:
         of_image = self._of_images.get(id(image))
         if of_image is None:
-            of_image = self._of_images[id(image)] = _OfImage(image, {})
+            of_image = self._of_images[id(image)] = CachedImage(image, {})
             if len(self._of_images) > IMAGES_MAX:
                 self._of_images.popitem(last=False)
         return of_image
@@ -232,7 +227,7 @@ class MetadataCache:
 
         Others may work on the same view in between: what one has described, the others find.
         """
-        known = self._known(view, image.brokers)
+        known = self._find_known(view, image.brokers)
         work = 0
         for topic_id, topic in image.topics.items():
             if work >= SLICE_PARTITIONS:
@@ -247,7 +242,7 @@ class MetadataCache:
             for topic_id in [each for each in known if each not in image.topics]:
                 del known[topic_id]
 
-    def _known(
+    def _find_known(
         self, view: _View, brokers: PersistentMap[int, Broker]
     ) -> dict[Uuid, tuple[Topic, MetadataResponseTopic]]:
         described = self._described.get(view)
@@ -260,17 +255,17 @@ class MetadataCache:
 
 
 async def _finish_later(
-    of_image: _OfImage, key: _Key, slices: Iterator[None], topics: list[MetadataResponseTopic]
+    of_image: CachedImage, key: _Key, slices: Iterator[None], topics: list[MetadataResponseTopic]
 ) -> Message:
     for _ in slices:
         await asyncio.sleep(0)
     return _finish(of_image, key, topics)
 
 
-def _finish(of_image: _OfImage, key: _Key, topics: list[MetadataResponseTopic]) -> EncodedMetadata:
-    answer = of_image.encoded.get(key)
-    if answer is None:
+def _finish(of_image: CachedImage, key: _Key, topics: list[MetadataResponseTopic]) -> EncodedMetadata:
+    response = of_image.encoded.get(key)
+    if response is None:
         listener, with_operations = key.view.listener, key.cluster_operations
-        response = describe_cluster(of_image.image, listener, topics, with_operations=with_operations)
-        answer = of_image.encoded[key] = EncodedMetadata(parts=encode(response, key.api_version))
-    return answer
+        described = describe_cluster(of_image.image, listener, topics, with_operations=with_operations)
+        response = of_image.encoded[key] = EncodedMetadata(parts=encode(described, key.api_version))
+    return response

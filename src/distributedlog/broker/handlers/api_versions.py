@@ -1,6 +1,6 @@
 """ApiVersions: what this broker speaks, derived from what is registered, and the cluster's features.
 
-    the request                                   the answer
+    the request                                   the response
     versions 0 to 4                               every API with its range
     a version beyond                              version 0, UNSUPPORTED_VERSION, and the range of ApiVersions
                                                   itself: the client asks again with one of those
@@ -16,8 +16,8 @@ feature whose lowest level is 0 is left out below version 4, whose readers stumb
 import re
 from typing import Final
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import HANDLERS, handles
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import HANDLERS, handles
 from distributedlog.broker.services import Services
 from distributedlog.controller.features import FEATURES
 from distributedlog.controller.image import MetadataImage, SupportedLevels
@@ -36,10 +36,10 @@ _NAMES_ITSELF_SINCE: Final = 3
 _LEVEL_ZERO_SINCE: Final = 4
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?", re.ASCII)
 _OWN_FEATURES: Final = tuple(SupportedLevels(name, *levels) for name, levels in FEATURES.items())
-"""Until the broker sees its own registration."""
+"""What is supported until the broker sees its own registration."""
 
 
-def unknown_version() -> ApiVersionsResponse:
+def make_unsupported_version_response() -> ApiVersionsResponse:
     low, high = VERSIONS
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -47,7 +47,7 @@ def unknown_version() -> ApiVersionsResponse:
     )
 
 
-@handles(ApiVersionsRequest, versions=VERSIONS, unknown=unknown_version)
+@handles(ApiVersionsRequest, versions=VERSIONS, unknown=make_unsupported_version_response)
 def api_versions(
     services: Services, request: ApiVersionsRequest, context: RequestContext
 ) -> ApiVersionsResponse:
@@ -64,7 +64,7 @@ def api_versions(
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, low, high in _supported(image, services.settings.node_id)
+            for name, low, high in _list_supported_features(image, services.settings.node_id)
             if low > 0 or context.api_version >= _LEVEL_ZERO_SINCE
         ],
         finalized_features_epoch=image.offset,
@@ -76,6 +76,6 @@ def api_versions(
     )
 
 
-def _supported(image: MetadataImage, node_id: int) -> tuple[SupportedLevels, ...]:
+def _list_supported_features(image: MetadataImage, node_id: int) -> tuple[SupportedLevels, ...]:
     broker = image.brokers.get(node_id)
     return _OWN_FEATURES if broker is None else broker.features

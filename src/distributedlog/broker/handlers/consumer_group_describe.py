@@ -1,24 +1,24 @@
 """ConsumerGroupDescribe: consumer groups, their epochs, and what their members have and are to have.
 
 A classic group is none: GROUP_ID_NOT_FOUND, as of one that is not there.  Topics that are gone are left out
-of assignments.  Each group is told once, however often it is named, and after SLICE_GROUPS of them others
-have their turn.
+of assignments.  Each group is described once, however often it is named, and after SLICE_GROUPS of them
+others have their turn.
 """
 
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import handles
-from distributedlog.broker.handlers._cluster import NOT_ASKED_FOR
 from distributedlog.broker.handlers._groups import (
     GROUP_OPERATIONS,
     check_consumer_groups,
     describe_each,
-    told,
+    to_group_error,
 )
+from distributedlog.broker.handlers._operations import NOT_ASKED_FOR
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import handles
 from distributedlog.controller.image import MetadataImage
-from distributedlog.groups.consumer.records import by_topic
-from distributedlog.groups.consumer.topics import Slots
+from distributedlog.groups.consumer.records import group_by_topic
+from distributedlog.groups.consumer.topics import TopicIdPartitions
 from distributedlog.groups.requests import (
     DescribeConsumerGroupReply,
     DescribeConsumerGroupRequest,
@@ -42,13 +42,7 @@ CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def _refuse(
-    request: ConsumerGroupDescribeRequest, context: RequestContext, code: ErrorCode, text: str
-) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(groups=[_refused(each, code, text) for each in request.group_ids])
-
-
-@handles(ConsumerGroupDescribeRequest, versions=(0, 1), refuse=_refuse)
+@handles(ConsumerGroupDescribeRequest, versions=(0, 1), to_error_code=to_group_error)
 async def consumer_group_describe(
     services: "Services", request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
@@ -58,17 +52,17 @@ async def consumer_group_describe(
         services, context, request.group_ids, DescribeConsumerGroupRequest, DescribeConsumerGroupReply
     )
     groups = [
-        _refused(group_id, reply.code, str(reply))
+        _make_failure(group_id, reply.code if group_id else ErrorCode.INVALID_GROUP_ID, str(reply))
         if isinstance(reply, DlogError)
-        else _described(reply, services.metadata.image, operations)
+        else _describe_group(reply, services.metadata.image, operations)
         async for group_id, reply in described
     ]
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _refused(group_id: str, code: ErrorCode, text: str) -> DescribedGroup:
+def _make_failure(group_id: str, code: ErrorCode, text: str) -> DescribedGroup:
     return DescribedGroup(
-        error_code=told(code),
+        error_code=to_group_error(code),
         error_message=text,
         group_id=group_id,
         group_state="",
@@ -79,19 +73,21 @@ def _refused(group_id: str, code: ErrorCode, text: str) -> DescribedGroup:
     )
 
 
-def _described(reply: DescribeConsumerGroupReply, image: MetadataImage, operations: int) -> DescribedGroup:
+def _describe_group(
+    reply: DescribeConsumerGroupReply, image: MetadataImage, operations: int
+) -> DescribedGroup:
     return DescribedGroup(
         group_id=reply.group_id,
         group_state=reply.state,
         group_epoch=reply.epoch,
         assignment_epoch=reply.target_epoch,
         assignor_name=reply.assignor,
-        members=[_member(each, image) for each in reply.members],
+        members=[_describe_member(each, image) for each in reply.members],
         authorized_operations=operations,
     )
 
 
-def _member(member: DescribedConsumer, image: MetadataImage) -> Member:
+def _describe_member(member: DescribedConsumer, image: MetadataImage) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -101,17 +97,17 @@ def _member(member: DescribedConsumer, image: MetadataImage) -> Member:
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
         subscribed_topic_regex=member.pattern or "",
-        assignment=_assignment(member.assigned, image),
-        target_assignment=_assignment(member.target, image),
+        assignment=_make_assignment(member.assigned, image),
+        target_assignment=_make_assignment(member.target, image),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )
 
 
-def _assignment(slots: Slots, image: MetadataImage) -> Assignment:
+def _make_assignment(tps: TopicIdPartitions, image: MetadataImage) -> Assignment:
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=partitions)
-            for topic_id, partitions in by_topic(slots)
+            for topic_id, partitions in group_by_topic(tps)
             if (topic := image.topics.get(topic_id)) is not None
         ]
     )

@@ -4,18 +4,17 @@
     0         a member without an id is given one; there are no patterns
 
 In a cluster whose feature `group.version` is below 1 there are no consumer groups: UNSUPPORTED_VERSION, as
-Kafka answers; ApiVersions tells of the API all the same.
+Kafka does; ApiVersions lists the API all the same.
 """
 
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import Answer, handles
-from distributedlog.broker.handlers._groups import answer, ask, check_consumer_groups, told
-from distributedlog.groups.consumer.records import by_topic
-from distributedlog.groups.consumer.topics import Slot
+from distributedlog.broker.handlers._groups import check_consumer_groups, respond, submit, to_group_error
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import HandlerResponse, handles
+from distributedlog.groups.consumer.records import group_by_topic
+from distributedlog.groups.consumer.topics import TopicIdPartition
 from distributedlog.groups.requests import ConsumerHeartbeatReply, ConsumerHeartbeatRequest
-from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import InvalidRequestError
 from distributedlog.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -30,23 +29,17 @@ if TYPE_CHECKING:
 BRINGS_ID_SINCE = 1
 
 
-def _refuse(
-    request: ConsumerGroupHeartbeatRequest, context: RequestContext, code: ErrorCode, text: str
-) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(
-        error_code=told(code), error_message=text, member_epoch=0, heartbeat_interval_ms=0
-    )
-
-
-@handles(ConsumerGroupHeartbeatRequest, versions=(0, 1), refuse=_refuse)
+@handles(ConsumerGroupHeartbeatRequest, versions=(0, 1), to_error_code=to_group_error)
 def consumer_group_heartbeat(
     services: "Services", request: ConsumerGroupHeartbeatRequest, context: RequestContext
-) -> Answer:
+) -> HandlerResponse:
     check_consumer_groups(services)
+    if not request.group_id.strip():
+        raise InvalidRequestError("a member names its group")
     if context.api_version >= BRINGS_ID_SINCE and not request.member_id:
         raise InvalidRequestError("a member brings an id of its own")
     topics, owned = request.subscribed_topic_names, request.topic_partitions
-    asked = ConsumerHeartbeatRequest(
+    submitted = ConsumerHeartbeatRequest(
         group_id=request.group_id,
         member_id=request.member_id,
         epoch=request.member_epoch,
@@ -61,19 +54,23 @@ def consumer_group_heartbeat(
         owned=(
             None
             if owned is None
-            else frozenset(Slot(each.topic_id, partition) for each in owned for partition in each.partitions)
+            else frozenset(
+                TopicIdPartition(each.topic_id, partition) for each in owned for partition in each.partitions
+            )
         ),
     )
-    return answer(ask(services, context, request.group_id, asked), ConsumerHeartbeatReply, _response)
+    return respond(
+        submit(services, context, request.group_id, submitted), ConsumerHeartbeatReply, _make_response
+    )
 
 
-def _response(reply: ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
+def _make_response(reply: ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if reply.assignment is not None:
         assignment = Assignment(
             topic_partitions=[
                 TopicPartitions(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in by_topic(reply.assignment)
+                for topic_id, partitions in group_by_topic(reply.assignment)
             ]
         )
     return ConsumerGroupHeartbeatResponse(

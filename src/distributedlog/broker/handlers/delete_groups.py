@@ -1,16 +1,16 @@
-"""DeleteGroups: deletes groups without members, and their positions.
+"""DeleteGroups: deletes groups without members, and their committed offsets.
 
-A group with more positions than one entry of the log can forget goes in several; until it is gone the answer
-is COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again.
+A group with more committed offsets than one entry of the log can remove is deleted in several; until it is
+gone the response is COORDINATOR_LOAD_IN_PROGRESS, on which clients try again.
 """
 
 import asyncio
 from types import NoneType
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import handles
-from distributedlog.broker.handlers._groups import ask, told
+from distributedlog.broker.handlers._groups import submit, to_group_error
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import handles
 from distributedlog.groups.requests import DeleteGroupRequest, PartDone
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
@@ -24,15 +24,7 @@ if TYPE_CHECKING:
     from distributedlog.broker.services import Services
 
 
-def _refuse(
-    request: DeleteGroupsRequest, context: RequestContext, code: ErrorCode, text: str
-) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        results=[DeletableGroupResult(group_id=each, error_code=told(code)) for each in request.groups_names]
-    )
-
-
-@handles(DeleteGroupsRequest, versions=(0, 2), refuse=_refuse)
+@handles(DeleteGroupsRequest, versions=(0, 2), to_error_code=to_group_error)
 async def delete_groups(
     services: "Services", request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse:
@@ -48,8 +40,8 @@ async def delete_groups(
 
 async def _delete(services: "Services", context: RequestContext, group_id: str) -> ErrorCode:
     try:
-        reply = await ask(services, context, group_id, DeleteGroupRequest(group_id))
+        reply = await submit(services, context, group_id, DeleteGroupRequest(group_id))
     except DlogError as error:
-        return told(error.code)
+        return to_group_error(error.code)
     assert isinstance(reply, NoneType | PartDone)
     return ErrorCode.NONE if reply is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

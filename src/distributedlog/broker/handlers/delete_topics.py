@@ -1,16 +1,16 @@
 """DeleteTopics: by name, or from 6 on by id.
 
 Refused here: topics that are given by name and id or by neither, and what stands in the request twice, each
-once in the answer.  Where deletion is switched off, all are, with the code that each version knows.
+once in the response.  Where deletion is switched off, all are, with the code that each version knows.
 """
 
 from collections import Counter
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import handles
-from distributedlog.broker.handlers._asking import ask, patience_ms
+from distributedlog.broker.handlers._forwarding import bound_timeout_ms, forward
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import RequestError, handles
 from distributedlog.controller import requests as controller
 from distributedlog.controller.requests import TopicsReply
 from distributedlog.model.error_codes import ErrorCode
@@ -27,18 +27,7 @@ if TYPE_CHECKING:
     from distributedlog.broker.services import Services
 
 
-def _refuse(
-    request: DeleteTopicsRequest, context: RequestContext, code: ErrorCode, text: str
-) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code, error_message=text)
-            for each in _asked_for(request)
-        ]
-    )
-
-
-def _asked_for(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+def _list_topics(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     """The same in all versions."""
     by_name = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
     return by_name + request.topics
@@ -47,8 +36,7 @@ def _asked_for(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 @handles(
     DeleteTopicsRequest,
     versions=(1, 6),
-    refuse=_refuse,
-    patience_ms=lambda request: patience_ms(request.timeout_ms),
+    timeout_ms=lambda request: bound_timeout_ms(request.timeout_ms),
 )
 def delete_topics(
     services: "Services", request: DeleteTopicsRequest, context: RequestContext
@@ -56,7 +44,7 @@ def delete_topics(
     if not services.settings.delete_topic_enable:
         is_known = context.api_version >= 3
         code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
-        return _refuse(request, context, code, "delete.topic.enable is false on this broker")
+        raise RequestError(code, "delete.topic.enable is false on this broker")
     return _delete(services, request, context)
 
 
@@ -65,35 +53,39 @@ async def _delete(
 ) -> DeleteTopicsResponse:
     results = []
     counts: Counter[str | Uuid] = Counter()
-    for topic in _asked_for(request):
+    for topic in _list_topics(request):
         if topic.name is not None and topic.topic_id != ZERO_UUID:
-            results.append(_failed(topic.name, topic.topic_id, "give a topic's name or its id, not both"))
+            results.append(
+                _make_failure(topic.name, topic.topic_id, "give a topic's name or its id, not both")
+            )
         elif topic.name is None and topic.topic_id == ZERO_UUID:
-            results.append(_failed(None, ZERO_UUID, "neither a name nor an id is given"))
+            results.append(_make_failure(None, ZERO_UUID, "neither a name nor an id is given"))
         else:
             counts[topic.topic_id if topic.name is None else topic.name] += 1
     for wanted, count in counts.items():
         if count > 1:
-            results.append(_failed(*_given(wanted), "the topic is in the request more than once"))
+            results.append(
+                _make_failure(*_split_name_and_id(wanted), "the topic is in the request more than once")
+            )
     once = tuple(wanted for wanted, count in counts.items() if count == 1)
     if once:
         asked = controller.DeleteTopicsRequest(once)
-        reply = await ask(services, context, asked, TopicsReply, request.timeout_ms)
-        results += _results(reply)
+        reply = await forward(services, context, asked, TopicsReply, request.timeout_ms)
+        results += _make_results(reply)
     return DeleteTopicsResponse(responses=results)
 
 
-def _given(wanted: str | Uuid) -> tuple[str | None, Uuid]:
+def _split_name_and_id(wanted: str | Uuid) -> tuple[str | None, Uuid]:
     return (wanted, ZERO_UUID) if isinstance(wanted, str) else (None, wanted)
 
 
-def _failed(name: str | None, topic_id: Uuid, text: str) -> DeletableTopicResult:
+def _make_failure(name: str | None, topic_id: Uuid, text: str) -> DeletableTopicResult:
     return DeletableTopicResult(
         name=name, topic_id=topic_id, error_code=ErrorCode.INVALID_REQUEST, error_message=text
     )
 
 
-def _results(reply: TopicsReply) -> list[DeletableTopicResult]:
+def _make_results(reply: TopicsReply) -> list[DeletableTopicResult]:
     """One for each topic: the controller has two for one that was given by its name and by its id."""
     results = {
         (each.name, each.topic_id): DeletableTopicResult(

@@ -1,20 +1,16 @@
 """DescribeCluster: the cluster's id, controller and brokers.
 
 Brokers know brokers only: whoever asks for controllers (from 1 on) came to the wrong endpoint.  Fenced
-brokers are told of from 2 on, if asked for.
+brokers are listed from 2 on, if asked for.
 """
 
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import handles
-from distributedlog.broker.handlers._cluster import (
-    CLUSTER_OPERATIONS,
-    NOT_ASKED_FOR,
-    controller_for_clients,
-    nodes_on,
-)
+from distributedlog.broker.cluster.listener_view import controller_for_clients, nodes_on
+from distributedlog.broker.handlers._operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import RequestError, handles
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -31,23 +27,15 @@ class EndpointType(IntEnum):
     CONTROLLER = 2
 
 
-def _refuse(
-    request: DescribeClusterRequest, context: RequestContext, code: ErrorCode, text: str
-) -> DescribeClusterResponse:
-    return DescribeClusterResponse(error_code=code, error_message=text, cluster_id="", brokers=[])
-
-
-@handles(DescribeClusterRequest, versions=(0, 2), refuse=_refuse)
+@handles(DescribeClusterRequest, versions=(0, 2))
 def describe_cluster(
     services: "Services", request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
     if request.endpoint_type == EndpointType.CONTROLLER:
-        return _refuse(
-            request, context, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, and no controller"
-        )
+        raise RequestError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, and no controller")
     if request.endpoint_type != EndpointType.BROKER:
         text = f"there are no endpoints of type {request.endpoint_type}"
-        return _refuse(request, context, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, text)
+        raise RequestError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, text)
     image = services.metadata.image
     nodes = nodes_on(image, context.listener, with_fenced=request.include_fenced_brokers)
     return DescribeClusterResponse(

@@ -1,15 +1,16 @@
 """DescribeGroups: the state and members of classic groups.
 
-A group that is not there is Dead; from version 6 on that is GROUP_ID_NOT_FOUND as well.  Each is told once,
-however often it is named, and after SLICE_GROUPS of them others have their turn.
+A group that is not there is Dead; from version 6 on that is GROUP_ID_NOT_FOUND as well, and nothing is told
+of operations.  Each is described once, however often it is named, and after SLICE_GROUPS of them others have
+their turn.
 """
 
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import handles
-from distributedlog.broker.handlers._cluster import NOT_ASKED_FOR
-from distributedlog.broker.handlers._groups import GROUP_OPERATIONS, describe_each, told
+from distributedlog.broker.handlers._groups import GROUP_OPERATIONS, describe_each, to_group_error
+from distributedlog.broker.handlers._operations import NOT_ASKED_FOR
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import handles
 from distributedlog.groups.classic.group import GroupState
 from distributedlog.groups.requests import DescribeReply, DescribeRequest
 from distributedlog.model.error_codes import ErrorCode
@@ -27,29 +28,23 @@ if TYPE_CHECKING:
 NOT_FOUND_SINCE = 6
 
 
-def _refuse(
-    request: DescribeGroupsRequest, context: RequestContext, code: ErrorCode, text: str
-) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[_refused(group_id, code, text) for group_id in request.groups])
-
-
-@handles(DescribeGroupsRequest, versions=(0, 6), refuse=_refuse)
+@handles(DescribeGroupsRequest, versions=(0, 6), to_error_code=to_group_error)
 async def describe_groups(
     services: "Services", request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse:
     described = describe_each(services, context, request.groups, DescribeRequest, DescribeReply)
     groups = [
-        _refused(group_id, reply.code, str(reply))
+        _make_failure(group_id, reply.code, str(reply))
         if isinstance(reply, DlogError)
-        else _described(reply, request, context)
+        else _describe_group(reply, request, context)
         async for group_id, reply in described
     ]
     return DescribeGroupsResponse(groups=groups)
 
 
-def _refused(group_id: str, code: ErrorCode, text: str) -> DescribedGroup:
+def _make_failure(group_id: str, code: ErrorCode, text: str) -> DescribedGroup:
     return DescribedGroup(
-        error_code=told(code),
+        error_code=to_group_error(code),
         error_message=text,
         group_id=group_id,
         group_state="",
@@ -59,7 +54,7 @@ def _refused(group_id: str, code: ErrorCode, text: str) -> DescribedGroup:
     )
 
 
-def _described(
+def _describe_group(
     reply: DescribeReply, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribedGroup:
     group = DescribedGroup(
@@ -81,6 +76,7 @@ def _described(
         authorized_operations=GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR,
     )
     if reply.state == GroupState.DEAD and context.api_version >= NOT_FOUND_SINCE:
+        group.authorized_operations = NOT_ASKED_FOR
         group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         group.error_message = f"there is no group {reply.group_id!r}"
     return group

@@ -13,15 +13,17 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import handles
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import handles
 from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
+    set_unreadable_records,
 )
 from distributedlog.replication.partition import Partition
 
@@ -32,14 +34,15 @@ SLICE_REPLICAS: Final = 500
 UNKNOWN_BYTES: Final = -1
 
 
-def _refuse(
+def _make_error_response(
     request: DescribeLogDirsRequest, context: RequestContext, code: ErrorCode, text: str
 ) -> DescribeLogDirsResponse:
+    """Makes an error of one nameless directory before version 3, which has no code for the whole."""
     failed = DescribeLogDirsResult(error_code=code, log_dir="", topics=[])
     return DescribeLogDirsResponse(error_code=code, results=[failed] if context.api_version < 3 else [])
 
 
-@handles(DescribeLogDirsRequest, versions=(1, 5), refuse=_refuse)
+@handles(DescribeLogDirsRequest, versions=(1, 4), error_response=_make_error_response)
 async def describe_log_dirs(
     services: "Services", request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
@@ -49,19 +52,23 @@ async def describe_log_dirs(
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return DescribeLogDirsResponse(results=[result])
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for number, partition in enumerate(list(_wanted(services, request)), 1):
-        by_topic.setdefault(partition.topic, []).append(_told(partition))
+    unreadable = services.groups.unreadable_counts()
+    for number, partition in enumerate(list(_iterate_partitions(services, request)), 1):
+        described = _describe_partition(partition)
+        if unreadable and partition.topic == OFFSETS_TOPIC:
+            set_unreadable_records(described, unreadable.get(partition.partition_id, 0))
+        by_topic.setdefault(partition.topic, []).append(described)
         if number % SLICE_REPLICAS == 0:
             await asyncio.sleep(0)
     result.topics = [
         DescribeLogDirsTopic(name=topic, partitions=sorted(found, key=lambda each: each.partition_index))
         for topic, found in sorted(by_topic.items())
     ]
-    result.total_bytes, result.usable_bytes = _room(services)
+    result.total_bytes, result.usable_bytes = _measure_disk(services)
     return DescribeLogDirsResponse(results=[result])
 
 
-def _wanted(services: "Services", request: DescribeLogDirsRequest) -> Iterator[Partition]:
+def _iterate_partitions(services: "Services", request: DescribeLogDirsRequest) -> Iterator[Partition]:
     if request.topics is None:
         yield from services.partitions
         return
@@ -72,7 +79,7 @@ def _wanted(services: "Services", request: DescribeLogDirsRequest) -> Iterator[P
             yield partition
 
 
-def _told(partition: Partition) -> DescribeLogDirsPartition:
+def _describe_partition(partition: Partition) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
         partition_index=partition.partition_id,
         partition_size=partition.log.size_bytes,
@@ -81,7 +88,7 @@ def _told(partition: Partition) -> DescribeLogDirsPartition:
     )
 
 
-def _room(services: "Services") -> tuple[int, int]:
+def _measure_disk(services: "Services") -> tuple[int, int]:
     """All there is, and what may still be used."""
     store = services.partitions.store
     try:

@@ -1,12 +1,13 @@
 """DescribeProducers: the producers with ids that a partition's leader remembers, and their open transactions.
 
-Only the leader answers, since only it decides what is a duplicate: NOT_LEADER_OR_FOLLOWER otherwise.
+Only the leader responses, since only it decides what is a duplicate: NOT_LEADER_OR_FOLLOWER otherwise.
 """
 
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import handles
+from distributedlog.broker.cluster.listener_view import error_of_absent
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import handles
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.protocol.messages.describe_producers import (
@@ -24,26 +25,13 @@ if TYPE_CHECKING:
 NO_SEQUENCE = -1
 
 
-def _failed(partition_index: int, code: ErrorCode, text: str) -> PartitionResponse:
+def _make_failure(partition_index: int, code: ErrorCode, text: str) -> PartitionResponse:
     return PartitionResponse(
         partition_index=partition_index, error_code=code, error_message=text, active_producers=[]
     )
 
 
-def _refuse(
-    request: DescribeProducersRequest, context: RequestContext, code: ErrorCode, text: str
-) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name, partitions=[_failed(each, code, text) for each in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-@handles(DescribeProducersRequest, versions=(0, 0), refuse=_refuse)
+@handles(DescribeProducersRequest, versions=(0, 0))
 def describe_producers(
     services: "Services", request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
@@ -51,26 +39,30 @@ def describe_producers(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_described(services, topic.name, each) for each in topic.partition_indexes],
+                partitions=[
+                    _describe_partition(services, topic.name, each) for each in topic.partition_indexes
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _described(services: "Services", topic: str, partition_index: int) -> PartitionResponse:
+def _describe_partition(services: "Services", topic: str, partition_index: int) -> PartitionResponse:
     try:
         partition = services.partitions.require(topic, partition_index)
         partition.check_leader()
     except DlogError as error:
-        return _failed(partition_index, error.code, str(error))
+        is_unknown = error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code = error_of_absent(topic) if is_unknown else error.code
+        return _make_failure(partition_index, code, str(error))
     return PartitionResponse(
         partition_index=partition_index,
-        active_producers=[_told(each) for each in partition.log.producers],
+        active_producers=[_describe_producer(each) for each in partition.log.producers],
     )
 
 
-def _told(state: Remembered) -> ProducerState:
+def _describe_producer(state: Remembered) -> ProducerState:
     return ProducerState(
         producer_id=state.producer_id,
         producer_epoch=state.epoch,

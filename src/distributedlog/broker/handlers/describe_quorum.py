@@ -1,21 +1,22 @@
 """DescribeQuorum: asks the active controller who keeps the metadata log, and how far.
 
 The log is the partition 0 of the topic that Kafka calls `__cluster_metadata`; there is no other quorum, so
-any other partition is UNKNOWN_TOPIC_OR_PARTITION.  From 2 on the voters' addresses between nodes are told.
+any other partition is UNKNOWN_TOPIC_OR_PARTITION.  From 2 on the voters' addresses between nodes are in the
+response.
 """
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import handles
-from distributedlog.broker.handlers._asking import ask
-from distributedlog.broker.handlers._topics import METADATA_TOPIC
+from distributedlog.broker.handlers._forwarding import forward
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import handles
 from distributedlog.controller import requests as controller
 from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.requests import QuorumReply, ReplicaProgress
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import ZERO_UUID
+from distributedlog.model.internal_topics import METADATA_TOPIC
 from distributedlog.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -25,7 +26,6 @@ from distributedlog.protocol.messages.describe_quorum import (
     ReplicaState,
     TopicData,
 )
-from distributedlog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from distributedlog.broker.services import Services
@@ -35,42 +35,30 @@ CONTROL_LISTENER: Final = "CONTROLLER"
 """What Kafka calls the listener that controllers reach each other at."""
 
 
-def _refuse(
-    request: DescribeQuorumRequest, context: RequestContext, code: ErrorCode, text: str
-) -> DescribeQuorumResponse:
-    return DescribeQuorumResponse(error_code=code, error_message=text, topics=[])
-
-
-@handles(DescribeQuorumRequest, versions=(0, 2), refuse=_refuse)
-def describe_quorum(
-    services: "Services", request: DescribeQuorumRequest, context: RequestContext
-) -> Awaitable[Message]:
-    return _describe(services, request, context)
-
-
-async def _describe(
+@handles(DescribeQuorumRequest, versions=(0, 2))
+async def describe_quorum(
     services: "Services", request: DescribeQuorumRequest, context: RequestContext
 ) -> DescribeQuorumResponse:
     timeout_ms = services.settings.request_timeout_ms
-    quorum = await ask(services, context, controller.DescribeQuorumRequest(), QuorumReply, timeout_ms)
+    quorum = await forward(services, context, controller.DescribeQuorumRequest(), QuorumReply, timeout_ms)
     image = services.metadata.image
     topics = []
     for topic in request.topics:
         partitions = [
-            _told(quorum, image)
-            if _is_the_log(topic.topic_name, each.partition_index)
-            else _unknown(each.partition_index)
+            _describe_partition(quorum, image)
+            if _is_metadata_partition(topic.topic_name, each.partition_index)
+            else _make_unknown_partition(each.partition_index)
             for each in topic.partitions
         ]
         topics.append(TopicData(topic_name=topic.topic_name, partitions=partitions))
-    return DescribeQuorumResponse(topics=topics, nodes=_nodes(services))
+    return DescribeQuorumResponse(topics=topics, nodes=_describe_nodes(services))
 
 
-def _is_the_log(topic: str, partition_index: int) -> bool:
+def _is_metadata_partition(topic: str, partition_index: int) -> bool:
     return topic == METADATA_TOPIC and partition_index == METADATA_PARTITION
 
 
-def _unknown(partition_index: int) -> PartitionData:
+def _make_unknown_partition(partition_index: int) -> PartitionData:
     return PartitionData(
         partition_index=partition_index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -83,18 +71,18 @@ def _unknown(partition_index: int) -> PartitionData:
     )
 
 
-def _told(quorum: QuorumReply, image: MetadataImage) -> PartitionData:
+def _describe_partition(quorum: QuorumReply, image: MetadataImage) -> PartitionData:
     return PartitionData(
         partition_index=METADATA_PARTITION,
         leader_id=quorum.leader_id,
         leader_epoch=quorum.term,
         high_watermark=quorum.high_watermark,
-        current_voters=_replicas(quorum.voters, image),
-        observers=_replicas(quorum.observers, image),
+        current_voters=_describe_replicas(quorum.voters, image),
+        observers=_describe_replicas(quorum.observers, image),
     )
 
 
-def _replicas(replicas: Iterable[ReplicaProgress], image: MetadataImage) -> list[ReplicaState]:
+def _describe_replicas(replicas: Iterable[ReplicaProgress], image: MetadataImage) -> list[ReplicaState]:
     states = []
     for node_id, log_end_offset, heard_ms, caught_up_ms in replicas:
         broker = image.brokers.get(node_id)
@@ -110,7 +98,7 @@ def _replicas(replicas: Iterable[ReplicaProgress], image: MetadataImage) -> list
     return states
 
 
-def _nodes(services: "Services") -> list[Node]:
+def _describe_nodes(services: "Services") -> list[Node]:
     return [
         Node(
             node_id=voter.node_id,

@@ -4,19 +4,21 @@ Topics come in the order of their names, and partitions in that of their numbers
 full; its cursor names the first partition that found no room.  The next request repeats the cursor, and goes
 on from there in the image as it is then: a topic that was deleted meanwhile is passed over.
 
-No topics mean all of them; then topics that are gone are left out.  Otherwise they are told of as errors.
+No topics mean all of them; then topics that are gone are left out.  Otherwise they are in the response as
+errors.
 """
 
 from typing import TYPE_CHECKING, Final
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import handles
-from distributedlog.broker.handlers._cluster import TOPIC_OPERATIONS
-from distributedlog.broker.handlers._topics import INTERNAL_TOPICS, Reach, error_of_absent, reach_of
+from distributedlog.broker.cluster.listener_view import Reach, error_of_absent, reach_of
+from distributedlog.broker.handlers._operations import TOPIC_OPERATIONS
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import handles
 from distributedlog.controller.image import MetadataImage, Topic
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import InvalidRequestError
 from distributedlog.model.ids import ZERO_UUID
+from distributedlog.model.internal_topics import INTERNAL_TOPICS
 from distributedlog.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 PAGE_PARTITIONS_MAX: Final = 2_000
 
 
-def _absent(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+def _make_absent(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
@@ -42,13 +44,7 @@ def _absent(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _refuse(
-    request: DescribeTopicPartitionsRequest, context: RequestContext, code: ErrorCode, text: str
-) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(topics=[_absent(each.name, code) for each in request.topics])
-
-
-@handles(DescribeTopicPartitionsRequest, versions=(0, 0), refuse=_refuse)
+@handles(DescribeTopicPartitionsRequest, versions=(0, 0))
 def describe_topic_partitions(
     services: "Services", request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
@@ -67,7 +63,7 @@ def describe_topic_partitions(
         elif topic is not None:
             page.add(topic, first if name == first_name else 0)
         elif asked_for:
-            page.topics.append(_absent(name, error_of_absent(name)))
+            page.topics.append(_make_absent(name, error_of_absent(name)))
         if page.next_cursor is not None:
             break
     return DescribeTopicPartitionsResponse(topics=page.topics, next_cursor=page.next_cursor)

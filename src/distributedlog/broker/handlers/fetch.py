@@ -1,33 +1,46 @@
 """Fetch: record batches from an offset on, of several partitions.
 
     enough can be read, or nothing must be waited for    answered at once
-    else                                                 parked; released by `delayed`, then read anew
+    else                                                 delayed; released by `delayed`, then read anew
 
 What must not be waited for: a request without partitions or with a wait of 0, a partition with an error, a
-follower that must truncate.  While it is parked a request holds no file open.
+follower that must truncate.  While it is delayed a request holds no file open.
 
-Records go from file to socket: the answer holds regions, and whoever drops an answer closes them
+Records go from file to socket: the response holds regions, and whoever drops a response closes them
 (`_fetch_reading`, `outgoing`).
 
 Sessions (from version 7, `fetch_sessions`) decide which partitions are read, and which of them there is
 something to say of.  Topics are named in versions up to 12, and have ids from 13 on.  From 16 on a partition
-that is led elsewhere says where.  No reader is sent to a nearer replica.
+that is led elsewhere says where.  18 has a follower's high watermark, which no consumer sends.  No reader is
+sent to a nearer replica.
 
-A follower is a reader with a replica id: its fetch offsets say what it has stored, and so may commit
-something.  It is not asked for its authority yet; a broker that has no replica is refused.
+A follower is a reader with a replica id: its fetch offsets say what it has stored, and so move the high
+watermark, and it reads what is not committed.  Who has not proved to be that broker is refused as a whole
+with CLUSTER_AUTHORIZATION_FAILED, before a session or a partition is looked at (`_replica_ids`).  A
+follower's next request releases the one of its session that is still delayed: it tells of records that were
+stored meanwhile.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import Answer, handles
-from distributedlog.broker.fetch_sessions import FetchContext, FetchPartition, PartitionKey
-from distributedlog.broker.handlers._fetch_reading import UNKNOWN_OFFSET, Reader, Reading, read_partitions
-from distributedlog.broker.handlers._leaders import Leaders
-from distributedlog.broker.handlers._parking import ParkedAnswer
-from distributedlog.broker.outgoing import close_regions
+from distributedlog.broker.handlers._fetch_reading import (
+    NO_EPOCH,
+    UNKNOWN_OFFSET,
+    Reader,
+    Reading,
+    read_partitions,
+)
+from distributedlog.broker.handlers._replica_ids import CONSUMER_ID, authorize_replica
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import HandlerResponse, Order, handles
+from distributedlog.broker.net.outgoing import close_regions
+from distributedlog.broker.net.pending import PendingResponse
+from distributedlog.broker.replicas.fetch_sessions import FetchContext, FetchSpec, PartitionKey
+from distributedlog.broker.replicas.leaders import Leaders
 from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import StaleBrokerEpochError, UnsupportedVersionError
 from distributedlog.model.ids import Uuid
 from distributedlog.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -48,8 +61,10 @@ NAMES_LEADER_SINCE: Final = 16
 _MOVED: Final = frozenset({int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH)})
 
 
-def _refuse(request: FetchRequest, context: RequestContext, code: ErrorCode, text: str) -> FetchResponse:
-    """For each partition where the response may have no code for the whole."""
+def _make_error_response(
+    request: FetchRequest, context: RequestContext, code: ErrorCode, text: str
+) -> FetchResponse:
+    """Makes an error for each partition where the response may have no code for the whole."""
     topics = request.topics if context.api_version < TOPIC_IDS_SINCE else []
     return FetchResponse(
         error_code=code,
@@ -72,10 +87,18 @@ def _refuse(request: FetchRequest, context: RequestContext, code: ErrorCode, tex
     )
 
 
-@handles(FetchRequest, versions=(4, 17), refuse=_refuse, patience_ms=lambda request: request.max_wait_ms)
-def fetch(services: "Services", request: FetchRequest, context: RequestContext) -> Answer:
-    reader = _reader(request, context)
-    session = _begin(services, request, reader)
+@handles(
+    FetchRequest,
+    versions=(4, 18),
+    error_response=_make_error_response,
+    timeout_ms=lambda request: request.max_wait_ms,
+    order=Order.OVERTAKEN,
+)
+def fetch(services: "Services", request: FetchRequest, context: RequestContext) -> HandlerResponse:
+    reader = _make_reader(services, request, context)
+    if reader.is_follower:
+        services.fetch_sessions.release_delayed(request.session_id)
+    session = _begin_session(services, request, reader)
     if session.error:
         outcome = session.finish(())
         return FetchResponse(error_code=outcome.error, session_id=outcome.session_id, responses=[])
@@ -85,82 +108,90 @@ def fetch(services: "Services", request: FetchRequest, context: RequestContext) 
     reading = read_partitions(services, reader, wanted, max_bytes)
     bytes_missing -= reading.read_bytes
     if bytes_missing <= 0 or request.max_wait_ms <= 0 or reading.is_pressing or not wanted:
-        return _answer(services, context, session, reading)
-    awaited = reading.awaited(reader)
+        return _make_response(services, context, session, reading)
+    awaited = reading.list_awaited(reader)
     reading.close()
-    answer = ParkedAnswer(services.delayed)
+    pending = PendingResponse()
 
     def released() -> None:
-        answer.parked = None
         try:
             again = read_partitions(services, reader, wanted, max_bytes)
-            answer.set_result(_answer(services, context, session, again))
+            pending.set_result(_make_response(services, context, session, again))
         except Exception as error:
-            answer.set_exception(error)
+            pending.set_exception(error)
 
-    answer.parked = services.delayed.fetch(awaited, bytes_missing, request.max_wait_ms, released)
-    return answer
+    operation = services.purgatory.add_fetch(awaited, bytes_missing, request.max_wait_ms, released)
+    if operation is not None:
+        pending.on_cancel = partial(services.purgatory.cancel, operation)
+        if reader.is_follower:
+            session.delay(partial(services.purgatory.release, operation))
+    return pending
 
 
 # --- the request -------------------------------------------------------------------------------
 
 
-def _reader(request: FetchRequest, context: RequestContext) -> Reader:
-    version = context.api_version
-    if version < REPLICA_STATE_SINCE:
-        return Reader(request.replica_id, -1, request.isolation_level, version)
-    state = request.replica_state
-    if state is None:
-        return Reader(-1, -1, request.isolation_level, version)
-    return Reader(state.replica_id, state.replica_epoch, request.isolation_level, version)
+def _make_reader(services: "Services", request: FetchRequest, context: RequestContext) -> Reader:
+    version, state = context.api_version, request.replica_state
+    replica_id = request.replica_id
+    if version >= REPLICA_STATE_SINCE:
+        replica_id = CONSUMER_ID if state is None else state.replica_id
+    if replica_id < 0:
+        return Reader(CONSUMER_ID, -1, request.isolation_level, version)
+    epoch = authorize_replica(services, replica_id, context)
+    if version < REPLICA_STATE_SINCE or state is None:
+        raise UnsupportedVersionError(f"a follower fetches with version {REPLICA_STATE_SINCE} or later")
+    if state.replica_epoch != epoch:
+        raise StaleBrokerEpochError(f"broker {replica_id} has proved another epoch than it claims")
+    return Reader(replica_id, epoch, request.isolation_level, version)
 
 
-def _begin(services: "Services", request: FetchRequest, reader: Reader) -> FetchContext:
+def _begin_session(services: "Services", request: FetchRequest, reader: Reader) -> FetchContext:
     by_id = reader.version >= TOPIC_IDS_SINCE
     return services.fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
-        partitions=dict(_wanted(request, by_id)),
-        forgotten=_forgotten(request, by_id) if request.forgotten_topics_data else (),
+        partitions=dict(_iterate_wanted(request, by_id)),
+        forgotten=_iterate_forgotten(request, by_id) if request.forgotten_topics_data else (),
         uses_topic_ids=by_id,
         is_follower=reader.is_follower,
         now_ms=services.clock.monotonic_ms(),
     )
 
 
-def _wanted(request: FetchRequest, by_id: bool) -> Iterator[tuple[PartitionKey, FetchPartition]]:
+def _iterate_wanted(request: FetchRequest, by_id: bool) -> Iterator[tuple[PartitionKey, FetchSpec]]:
     for topic in request.topics:
         name: str | Uuid = topic.topic_id if by_id else topic.topic
         for each in topic.partitions:
             yield (
                 (name, each.partition),
-                FetchPartition(
+                FetchSpec(
                     each.fetch_offset,
                     each.partition_max_bytes,
-                    each.current_leader_epoch,
-                    each.last_fetched_epoch,
+                    max(NO_EPOCH, each.current_leader_epoch),
+                    max(NO_EPOCH, each.last_fetched_epoch),
                     each.log_start_offset,
                 ),
             )
 
 
-def _forgotten(request: FetchRequest, by_id: bool) -> Iterator[PartitionKey]:
+def _iterate_forgotten(request: FetchRequest, by_id: bool) -> Iterator[PartitionKey]:
     for topic in request.forgotten_topics_data:
         name: str | Uuid = topic.topic_id if by_id else topic.topic
         for partition_id in topic.partitions:
             yield name, partition_id
 
 
-# --- the answer --------------------------------------------------------------------------------
+# --- the response --------------------------------------------------------------------------------
 
 
-def _answer(
+def _make_response(
     services: "Services", context: RequestContext, session: FetchContext, reading: Reading
 ) -> FetchResponse:
-    """What was read and there is to say; the regions of the rest are closed."""
+    """Returns what was read and there is to say; the regions of the rest are closed."""
     response = FetchResponse(responses=[])
     try:
-        response.error_code, response.session_id, keys = session.finish(reading.told())
+        response.error_code, response.session_id, keys = session.finish(reading.summarize())
         if reading.is_pressing and context.api_version >= NAMES_LEADER_SINCE:
             _name_leaders(services, context, reading, response, keys)
         _fill(services, reading, response, keys)
@@ -196,9 +227,9 @@ def _name_leaders(
     response: FetchResponse,
     keys: list[PartitionKey],
 ) -> None:
-    leaders = Leaders(services, context.listener)
+    leaders = Leaders(services.partitions, services.metadata.image, context.listener)
     for key in keys:
-        data = reading.look_at(key)
+        data = reading.get(key)
         if data.error_code in _MOVED:
             data.current_leader = LeaderIdAndEpoch(**leaders.of(*key)._asdict())
     response.node_endpoints = [NodeEndpoint(**node._asdict()) for node in leaders.nodes.values()]

@@ -1,30 +1,42 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
-    kind of key          answer
+    kind of key          response
     0 group              the leader of the partition of `__consumer_offsets` that the group's name falls on
-    1 transactional id   COORDINATOR_NOT_AVAILABLE: no broker serves transactions yet
+    1 transactional id   TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no broker serves transactions yet
     2 share              INVALID_REQUEST, as of a Kafka without share groups
     other                INVALID_REQUEST
 
 The topic is created when the first group is looked for.  If it is not there in time, or the partition has no
-leader that the client can reach, the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again until their
+leader that the client can reach, the response is COORDINATOR_NOT_AVAILABLE, and clients ask again until their
 own timeout.  One key in versions 0 to 3, several from 4 on; each stands for itself.
+
+Transactions are refused for good, and not with COORDINATOR_NOT_AVAILABLE, on which a producer asks again
+until the end of its timeout, a minute and more.  Of the errors that are never retried the one of
+authorization is taken since both the Java client and librdkafka name it as fatal in this place and stop at
+once.  `init_producer_id` answers likewise.
 """
 
 import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import Answer, handles
-from distributedlog.broker.handlers._asking import ask
-from distributedlog.broker.handlers._cluster import NO_NODE, endpoint_of
+from distributedlog.broker.cluster.listener_view import NO_NODE, endpoint_of
+from distributedlog.broker.handlers._forwarding import forward
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import HandlerResponse, handles
+from distributedlog.controller.cluster_settings import read_cluster_setting
 from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.requests import CreateTopicsRequest, NewTopic, TopicsReply
-from distributedlog.groups.placement import OFFSETS_TOPIC, partition_of
+from distributedlog.groups.placement import partition_of
+from distributedlog.model.cluster_settings import (
+    OFFSETS_TOPIC_PARTITIONS,
+    OFFSETS_TOPIC_REPLICATION_FACTOR,
+    OFFSETS_TOPIC_SEGMENT_BYTES,
+)
 from distributedlog.model.config import SECOND_MS
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
+from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -39,6 +51,7 @@ logger = logging.getLogger(__name__)
 
 BATCHED_SINCE = 4
 CREATION_MS_MAX: Final = 5 * SECOND_MS
+NO_TRANSACTIONS: Final = "transactions are not served by this cluster"
 
 
 class KeyType(IntEnum):
@@ -57,44 +70,38 @@ class Located(NamedTuple):
     port: int = -1
 
 
-def _refuse(
-    request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode, text: str
-) -> FindCoordinatorResponse:
-    return _answer(request, context, [Located(code, text)] * len(_keys(request, context)))
-
-
-@handles(FindCoordinatorRequest, versions=(0, 6), refuse=_refuse)
+@handles(FindCoordinatorRequest, versions=(0, 6))
 def find_coordinator(
     services: "Services", request: FindCoordinatorRequest, context: RequestContext
-) -> Answer:
+) -> HandlerResponse:
     if request.key_type == KeyType.GROUP and services.metadata.image.topic_named(OFFSETS_TOPIC) is None:
-        return _create_and_answer(services, request, context)
-    return _located(services, request, context)
+        return _create_and_locate(services, request, context)
+    return _locate_all(services, request, context)
 
 
-def _keys(request: FindCoordinatorRequest, context: RequestContext) -> list[str]:
+def _list_keys(request: FindCoordinatorRequest, context: RequestContext) -> list[str]:
     return request.coordinator_keys if context.api_version >= BATCHED_SINCE else [request.key]
 
 
-def _located(
+def _locate_all(
     services: "Services", request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
     image = services.metadata.image
-    found = [_locate(image, request.key_type, key, context.listener) for key in _keys(request, context)]
-    return _answer(request, context, found)
+    found = [_locate(image, request.key_type, key, context.listener) for key in _list_keys(request, context)]
+    return _make_response(request, context, found)
 
 
 def _locate(image: MetadataImage, key_type: int, key: str, listener: str) -> Located:
     if key_type == KeyType.GROUP:
-        return _leader_of(image, OFFSETS_TOPIC, key, listener)
+        return _locate_leader(image, OFFSETS_TOPIC, key, listener)
     if key_type == KeyType.TRANSACTION:
-        return Located(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker coordinates this yet")
+        return Located(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if key_type == KeyType.SHARE:
         return Located(ErrorCode.INVALID_REQUEST, "share groups are not served")
     return Located(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
 
 
-def _leader_of(image: MetadataImage, topic_name: str, key: str, listener: str) -> Located:
+def _locate_leader(image: MetadataImage, topic_name: str, key: str, listener: str) -> Located:
     topic = image.topic_named(topic_name)
     if topic is None:
         return Located(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the topic {topic_name} is not there yet")
@@ -109,37 +116,38 @@ def _leader_of(image: MetadataImage, topic_name: str, key: str, listener: str) -
 # --- creating the topic ------------------------------------------------------------------------
 
 
-async def _create_and_answer(
+async def _create_and_locate(
     services: "Services", request: FindCoordinatorRequest, context: RequestContext
 ) -> Message:
-    wanted = CreateTopicsRequest((_offsets_topic(services),))
+    wanted = CreateTopicsRequest((_describe_offsets_topic(services),))
     try:
-        reply = await ask(services, context, wanted, TopicsReply, CREATION_MS_MAX)
+        reply = await forward(services, context, wanted, TopicsReply, CREATION_MS_MAX)
     except DlogError as error:
         logger.debug("%s was not created: %s", OFFSETS_TOPIC, error)
     else:
         outcome = reply.topics[0].outcome
         if outcome.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             logger.warning("%s cannot be created: %s", OFFSETS_TOPIC, outcome.message)
-    return _located(services, request, context)
+    return _locate_all(services, request, context)
 
 
-def _offsets_topic(services: "Services") -> NewTopic:
-    settings = services.settings
-    live = sum(not broker.fenced for broker in services.metadata.image.brokers.values())
+def _describe_offsets_topic(services: "Services") -> NewTopic:
+    image = services.metadata.image
+    live = sum(not broker.fenced for broker in image.brokers.values())
+    factor = read_cluster_setting(image, OFFSETS_TOPIC_REPLICATION_FACTOR)
     return NewTopic(
         name=OFFSETS_TOPIC,
-        num_partitions=settings.offsets_topic_partitions,
-        replication_factor=max(1, min(settings.offsets_topic_replication_factor, live)),
+        num_partitions=read_cluster_setting(image, OFFSETS_TOPIC_PARTITIONS),
+        replication_factor=max(1, min(factor, live)),
         configs=(
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),
-            ("segment.bytes", str(settings.offsets_topic_segment_bytes)),
+            ("segment.bytes", str(read_cluster_setting(image, OFFSETS_TOPIC_SEGMENT_BYTES))),
         ),
     )
 
 
-def _answer(
+def _make_response(
     request: FindCoordinatorRequest, context: RequestContext, found: list[Located]
 ) -> FindCoordinatorResponse:
     if context.api_version < BATCHED_SINCE:

@@ -2,19 +2,19 @@
 
     version   what it lacks
     0         a rebalance timeout: the session's counts
-    0 to 3    knows no MEMBER_ID_REQUIRED: a member without an id is let in at once
+    0 to 3    knows no MEMBER_ID_REQUIRED: a member without an id joins at once
     0 to 4    static members
-    0 to 8    cannot be told to keep the assignment there is
+    0 to 8    lacks `skip_assignment`
 
-The answer waits until all members have joined, or the time for that is over.
+The response is delayed until all members have joined, or the rebalance timeout is over.
 """
 
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import Answer, handles
-from distributedlog.broker.handlers._groups import PATIENCE_MS, answer, ask, told
-from distributedlog.groups.requests import JoinReply, JoinRequest, Offer
+from distributedlog.broker.handlers._groups import REBALANCE_TIMEOUT_MS_MAX, respond, submit, to_group_error
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import HandlerResponse, handles
+from distributedlog.groups.requests import JoinReply, JoinRequest, SupportedProtocol
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -30,22 +30,24 @@ NULL_PROTOCOL_SINCE = 7
 SKIPS_ASSIGNMENT_SINCE = 9
 
 
-def _refuse(
+def _make_error_response(
     request: JoinGroupRequest, context: RequestContext, code: ErrorCode, text: str
 ) -> JoinGroupResponse:
-    return _response(JoinReply(request.member_id, told(code)), context)
+    """Makes the response that a member gets to a reply with this code: with its id, and generation -1."""
+    return _make_response(JoinReply(request.member_id, code), context)
 
 
 @handles(
     JoinGroupRequest,
     versions=(0, 9),
-    refuse=_refuse,
-    patience_ms=lambda request: max(request.rebalance_timeout_ms, PATIENCE_MS),
+    error_response=_make_error_response,
+    to_error_code=to_group_error,
+    timeout_ms=lambda request: max(request.rebalance_timeout_ms, REBALANCE_TIMEOUT_MS_MAX),
 )
-def join_group(services: "Services", request: JoinGroupRequest, context: RequestContext) -> Answer:
+def join_group(services: "Services", request: JoinGroupRequest, context: RequestContext) -> HandlerResponse:
     version = context.api_version
     rebalance_ms = request.rebalance_timeout_ms
-    asked = JoinRequest(
+    submitted = JoinRequest(
         group_id=request.group_id,
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -55,18 +57,18 @@ def join_group(services: "Services", request: JoinGroupRequest, context: Request
         rebalance_timeout_ms=request.session_timeout_ms if rebalance_ms < 0 else rebalance_ms,
         protocol_type=request.protocol_type,
         # Not views: they outlive the frame.
-        offers=tuple(Offer(each.name, bytes(each.metadata)) for each in request.protocols),
+        protocols=tuple(SupportedProtocol(each.name, bytes(each.metadata)) for each in request.protocols),
         waiter=0,
         must_know_id=version >= MUST_KNOW_ID_SINCE,
         may_skip_assignment=version >= SKIPS_ASSIGNMENT_SINCE,
     )
     for each in request.protocols:
         each.metadata = b""
-    future = ask(services, context, request.group_id, asked)
-    return answer(future, JoinReply, lambda reply: _response(reply, context))
+    pending = submit(services, context, request.group_id, submitted)
+    return respond(pending, JoinReply, lambda reply: _make_response(reply, context))
 
 
-def _response(reply: JoinReply, context: RequestContext) -> JoinGroupResponse:
+def _make_response(reply: JoinReply, context: RequestContext) -> JoinGroupResponse:
     protocol = reply.protocol
     if protocol is None and context.api_version < NULL_PROTOCOL_SINCE:
         protocol = ""

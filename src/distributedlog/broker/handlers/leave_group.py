@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import Answer, handles
-from distributedlog.broker.handlers._groups import answer, ask, told
+from distributedlog.broker.handlers._groups import respond, submit, to_group_error
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import HandlerResponse, handles
 from distributedlog.groups.requests import Leaver, LeaveReply, LeaveRequest
-from distributedlog.model.error_codes import ErrorCode
 from distributedlog.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -19,23 +18,19 @@ if TYPE_CHECKING:
 BATCHED_SINCE = 3
 
 
-def _refuse(
-    request: LeaveGroupRequest, context: RequestContext, code: ErrorCode, text: str
-) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=told(code))
-
-
-@handles(LeaveGroupRequest, versions=(0, 5), refuse=_refuse)
-def leave_group(services: "Services", request: LeaveGroupRequest, context: RequestContext) -> Answer:
+@handles(LeaveGroupRequest, versions=(0, 5), to_error_code=to_group_error)
+def leave_group(services: "Services", request: LeaveGroupRequest, context: RequestContext) -> HandlerResponse:
     if context.api_version < BATCHED_SINCE:
         leavers: tuple[Leaver, ...] = (Leaver(request.member_id),)
     else:
         leavers = tuple(Leaver(each.member_id, each.group_instance_id) for each in request.members)
-    future = ask(services, context, request.group_id, LeaveRequest(request.group_id, leavers))
-    return answer(future, LeaveReply, lambda reply: _response(context, leavers, reply))
+    pending = submit(services, context, request.group_id, LeaveRequest(request.group_id, leavers))
+    return respond(pending, LeaveReply, lambda reply: _make_response(context, leavers, reply))
 
 
-def _response(context: RequestContext, leavers: tuple[Leaver, ...], reply: LeaveReply) -> LeaveGroupResponse:
+def _make_response(
+    context: RequestContext, leavers: tuple[Leaver, ...], reply: LeaveReply
+) -> LeaveGroupResponse:
     if context.api_version < BATCHED_SINCE:
         return LeaveGroupResponse(error_code=reply.errors[0])
     return LeaveGroupResponse(

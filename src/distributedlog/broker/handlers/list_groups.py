@@ -1,14 +1,14 @@
-"""ListGroups: the groups that this broker coordinates, by state and type if that is asked for.
+"""ListGroups: the groups that this broker coordinates, by state and type if that is pending for.
 
 While some of its coordinators are still reading their logs back, it says so with what it has: the list of a
-cluster is only whole when all brokers have answered without error.
+cluster is only whole when all brokers have responded without error.
 """
 
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import handles
-from distributedlog.broker.handlers._groups import Asked, each_reply
+from distributedlog.broker.handlers._groups import PendingReply, gather_replies
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import handles
 from distributedlog.groups.requests import GroupListing, ListReply, ListRequest
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
@@ -26,7 +26,7 @@ async def list_groups(
     types = {each.lower() for each in request.types_filter}
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if services.groups.is_loading else ErrorCode.NONE
     groups: list[ListedGroup] = []
-    for reply in await _replies(services, context):
+    for reply in await _list_all(services, context):
         if isinstance(reply, DlogError):
             error = reply.code
             continue
@@ -43,12 +43,12 @@ async def list_groups(
     return ListGroupsResponse(error_code=error, groups=groups)
 
 
-async def _replies(services: "Services", context: RequestContext) -> list[ListReply | DlogError]:
-    asked = []
+async def _list_all(services: "Services", context: RequestContext) -> list[ListReply | DlogError]:
+    pending = []
     for coordinator in services.groups.all_active():
-        asked.append(Asked())
-        coordinator.submit(ListRequest(), context.deadline_ms, asked[-1])
-    return await each_reply(asked, ListReply)
+        pending.append(PendingReply())
+        coordinator.submit(ListRequest(), context.deadline_ms, pending[-1])
+    return await gather_replies(pending, ListReply)
 
 
 def _is_wanted(group: GroupListing, states: set[str], types: set[str]) -> bool:

@@ -7,30 +7,31 @@ What is asked for, by version:
                       (requests say so from 4 on; before, all do)
     some by id        from 12 on; if any id is given, names are not looked at, and nothing is created
 
-A topic to be created is asked of the controller, and the answer waits until our image has it; then it is
-answered as any other.  If it is not there in time, or it is unknown what became of it, the answer is
+A topic to be created is asked of the controller, and the response waits until our image has it; then it is
+answered as any other.  If it is not there in time, or it is unknown what became of it, the response is
 LEADER_NOT_AVAILABLE; if the controller refused, UNKNOWN_TOPIC_OR_PARTITION, as Kafka's brokers say: both make
 clients ask again.  Internal topics are not created here, see `_topics`.
 
 Version 0 knows no offline replicas: brokers that are down are left out of replicas and ISR, with
-REPLICA_NOT_AVAILABLE.  LISTENER_NOT_FOUND is told from 6 on, as LEADER_NOT_AVAILABLE before.
+REPLICA_NOT_AVAILABLE.  LISTENER_NOT_FOUND is the code from 6 on, as LEADER_NOT_AVAILABLE before.
 """
 
 import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import Answer, handles
-from distributedlog.broker.handlers._asking import ask
+from distributedlog.broker.cluster.listener_view import error_of_absent
+from distributedlog.broker.handlers._forwarding import forward, wait_for_logs
 from distributedlog.broker.handlers._metadata_cache import MetadataCache, TopicDescriber, describe_cluster
-from distributedlog.broker.handlers._topics import INTERNAL_TOPICS, METADATA_TOPIC, error_of_absent
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import HandlerResponse, handles
 from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.requests import CreateTopicsRequest, NewTopic, TopicsReply
 from distributedlog.model.config import SECOND_MS
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError, InvalidRequestError
 from distributedlog.model.ids import ZERO_UUID, Uuid
+from distributedlog.model.internal_topics import INTERNAL_TOPICS, METADATA_TOPIC
 from distributedlog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from distributedlog.protocol.schema import Message
 
@@ -47,26 +48,22 @@ _SETTLED: Final = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 _cache = MetadataCache()
 
 
-def _refuse(
+def _make_error_response(
     request: MetadataRequest, context: RequestContext, code: ErrorCode, text: str
 ) -> MetadataResponse:
-    return MetadataResponse(
-        brokers=[],
-        topics=[
-            MetadataResponseTopic(
-                error_code=code, name=each.name or "", topic_id=each.topic_id, partitions=[]
-            )
-            for each in request.topics or ()
-        ],
-        error_code=code,
-    )
+    """Makes an error for each topic, and from 13 on, as Kafka does, one for the whole beside them."""
+    topics = [
+        MetadataResponseTopic(error_code=code, name=each.name or "", topic_id=each.topic_id, partitions=[])
+        for each in request.topics or ()
+    ]
+    return MetadataResponse(brokers=[], topics=topics, error_code=code)
 
 
-@handles(MetadataRequest, versions=(0, 13), refuse=_refuse)
-def metadata(services: "Services", request: MetadataRequest, context: RequestContext) -> Answer:
+@handles(MetadataRequest, versions=(0, 13), error_response=_make_error_response)
+def metadata(services: "Services", request: MetadataRequest, context: RequestContext) -> HandlerResponse:
     image = services.metadata.image
     if request.topics is None or (not request.topics and context.api_version == 0):
-        return _cache.all_topics(
+        return _cache.describe_all(
             image,
             context.listener,
             context.api_version,
@@ -76,14 +73,14 @@ def metadata(services: "Services", request: MetadataRequest, context: RequestCon
     _check_request(request, context.api_version)
     ids = dict.fromkeys(each.topic_id for each in request.topics if each.topic_id != ZERO_UUID)
     if ids:
-        return _by_id(image, request, context, ids)
-    names = _names(request)
+        return _describe_by_id(image, request, context, ids)
+    names = _list_names(request)
     absent = [name for name in names if name not in image.topic_ids]
     if absent and services.settings.auto_create_topics and request.allow_auto_topic_creation:
         creatable = [name for name in absent if _is_creatable(name)]
         if creatable:
-            return _create_and_answer(services, request, context, names, creatable)
-    return _by_name(image, request, context, names, {})
+            return _create_and_describe(services, request, context, names, creatable)
+    return _describe_by_name(image, request, context, names, {})
 
 
 def _check_request(request: MetadataRequest, api_version: int) -> None:
@@ -94,7 +91,7 @@ def _check_request(request: MetadataRequest, api_version: int) -> None:
             raise InvalidRequestError("a topic has neither name nor id")
 
 
-def _names(request: MetadataRequest) -> list[str]:
+def _list_names(request: MetadataRequest) -> list[str]:
     return list(dict.fromkeys(each.name for each in request.topics or () if each.name is not None))
 
 
@@ -107,7 +104,7 @@ def _is_creatable(name: str) -> bool:
     return error_of_absent(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def _create_and_answer(
+async def _create_and_describe(
     services: "Services",
     request: MetadataRequest,
     context: RequestContext,
@@ -117,16 +114,17 @@ async def _create_and_answer(
     wanted = CreateTopicsRequest(tuple(NewTopic(name=name) for name in creatable))
     errors: Mapping[str, ErrorCode]
     try:
-        reply = await ask(services, context, wanted, TopicsReply, CREATION_MS_MAX)
-        errors = {each.name or "": _error_of_creation(each.outcome.error) for each in reply.topics}
+        reply = await forward(services, context, wanted, TopicsReply, CREATION_MS_MAX)
+        await wait_for_logs(services)
+        errors = {each.name or "": _translate_creation_error(each.outcome.error) for each in reply.topics}
     except DlogError as error:
         logger.debug("%d topics were not created: %s", len(creatable), error)
-        errors = dict.fromkeys(creatable, _error_of_creation(error.code))
-    return _by_name(services.metadata.image, request, context, names, errors)
+        errors = dict.fromkeys(creatable, _translate_creation_error(error.code))
+    return _describe_by_name(services.metadata.image, request, context, names, errors)
 
 
-def _error_of_creation(code: ErrorCode) -> ErrorCode:
-    """What is told of a topic that should be there by now, and is not."""
+def _translate_creation_error(code: ErrorCode) -> ErrorCode:
+    """The error code of a topic that should be there by now, and is not."""
     if code in _SETTLED or code in _UNSETTLED:
         return ErrorCode.LEADER_NOT_AVAILABLE
     if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
@@ -137,36 +135,38 @@ def _error_of_creation(code: ErrorCode) -> ErrorCode:
 # --- answering ---------------------------------------------------------------------------------
 
 
-def _by_name(
+def _describe_by_name(
     image: MetadataImage,
     request: MetadataRequest,
     context: RequestContext,
     names: Iterable[str],
     errors: Mapping[str, ErrorCode],
 ) -> MetadataResponse:
-    describer = _describer(image, request, context)
+    describer = _make_describer(image, request, context)
     topics = []
     for name in names:
         topic = image.topic_named(name)
         if topic is None:
-            topics.append(describer.absent(name, errors.get(name, error_of_absent(name))))
+            topics.append(describer.describe_absent(name, errors.get(name, error_of_absent(name))))
         else:
             topics.append(describer.describe(topic))
-    return _answer(image, request, context, topics)
+    return _make_response(image, request, context, topics)
 
 
-def _by_id(
+def _describe_by_id(
     image: MetadataImage, request: MetadataRequest, context: RequestContext, ids: Iterable[Uuid]
 ) -> MetadataResponse:
-    describer = _describer(image, request, context)
+    describer = _make_describer(image, request, context)
     topics = []
     for topic_id in ids:
         topic = image.topics.get(topic_id)
-        topics.append(describer.unknown_id(topic_id) if topic is None else describer.describe(topic))
-    return _answer(image, request, context, topics)
+        topics.append(describer.describe_unknown_id(topic_id) if topic is None else describer.describe(topic))
+    return _make_response(image, request, context, topics)
 
 
-def _describer(image: MetadataImage, request: MetadataRequest, context: RequestContext) -> TopicDescriber:
+def _make_describer(
+    image: MetadataImage, request: MetadataRequest, context: RequestContext
+) -> TopicDescriber:
     return TopicDescriber(
         image,
         context.listener,
@@ -175,7 +175,7 @@ def _describer(image: MetadataImage, request: MetadataRequest, context: RequestC
     )
 
 
-def _answer(
+def _make_response(
     image: MetadataImage,
     request: MetadataRequest,
     context: RequestContext,

@@ -1,25 +1,24 @@
-"""OffsetCommit: stores a group's positions.
+"""OffsetCommit: stores the committed offsets of a group.
 
 Partitions that are not there are refused one by one; the others are stored together, in one batch, and
-answered when it is committed.  What is wrong with the group or the member is told of every partition.
-Topics are named by id from version 10 on.
+the response comes when it is committed.  An error of the group or the member is that of every
+partition.  Topics are named by id from version 10 on.
 
-Every consumer commits every few seconds, so what is done for each position is kept short: tuples are made
-past their constructors, which cost several times as much, and what is said of a partition whose position was
-taken is the same object in every answer.
+Every consumer commits every few seconds, so what is done for each offset is kept short: tuples are made past
+their constructors, which cost several times as much, and the part of a partition without error is the same
+object in every response.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import Answer, handles
-from distributedlog.broker.handlers._groups import answer, ask, told
-from distributedlog.broker.topics_seen import TopicsSeen
+from distributedlog.broker.cluster.topics_seen import TopicsSeen
+from distributedlog.broker.handlers._groups import respond, submit, to_group_error
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import HandlerResponse, Order, handles
 from distributedlog.controller.image import MetadataImage, Topic
-from distributedlog.groups.requests import CommitReply, CommitRequest, Position
+from distributedlog.groups.requests import CommitReply, CommitRequest, CommittedOffset
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.offset_commit import (
@@ -40,59 +39,56 @@ _SEEN: Final = TopicsSeen()
 _TAKEN: Final = ErrorCode.NONE  # looked up once: an enum's members are slow to reach
 
 
-def _refuse(
-    request: OffsetCommitRequest, context: RequestContext, code: ErrorCode, text: str
-) -> OffsetCommitResponse:
-    return _response(request, repeat(told(code)))
-
-
-@handles(OffsetCommitRequest, versions=(2, 10), refuse=_refuse)
-def offset_commit(services: "Services", request: OffsetCommitRequest, context: RequestContext) -> Answer:
-    positions, refused = _sorted_out(services.metadata.image, request, context.api_version)
-    asked = CommitRequest(
+@handles(OffsetCommitRequest, versions=(2, 10), to_error_code=to_group_error, order=Order.PIPELINED)
+def offset_commit(
+    services: "Services", request: OffsetCommitRequest, context: RequestContext
+) -> HandlerResponse:
+    offsets, refused = _sort_out(services.metadata.image, request, context.api_version)
+    submitted = CommitRequest(
         request.group_id,
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
-        positions,
+        offsets,
         None if request.retention_time_ms < 0 else request.retention_time_ms,
         context.api_version >= MEMBER_EPOCHS_SINCE,
     )
 
-    def respond(reply: CommitReply) -> OffsetCommitResponse:
-        return _response(request, _merged(reply.errors, refused) if refused else reply.errors)
+    def make(reply: CommitReply) -> OffsetCommitResponse:
+        return _make_response(request, _merge(reply.errors, refused) if refused else reply.errors)
 
-    return answer(ask(services, context, request.group_id, asked), CommitReply, respond)
+    return respond(submit(services, context, request.group_id, submitted), CommitReply, make)
 
 
-def _sorted_out(
+def _sort_out(
     image: MetadataImage, request: OffsetCommitRequest, version: int
-) -> tuple[tuple[Position, ...], Mapping[int, ErrorCode]]:
-    """The positions in partitions that are there; and what is said of the others, by place in the request."""
-    positions: list[Position] = []
+) -> tuple[tuple[CommittedOffset, ...], Mapping[int, ErrorCode]]:
+    """Splits off what names no partition: returns the other offsets, and error codes by place in the
+    request."""
+    offsets: list[CommittedOffset] = []
     refused: dict[int, ErrorCode] = {}
     for topic in request.topics:
-        known = _topic(image, topic, version)
+        known = _find_topic(image, topic, version)
         name, count = ("", 0) if known is None else (known.name, len(known.partitions))
         for each in topic.partitions:
             index = each.partition_index
             if not 0 <= index < count:  # a topic's partitions are numbered without gaps
-                refused[len(positions) + len(refused)] = _absent(known, version)
+                refused[len(offsets) + len(refused)] = _find_absence(known, version)
                 continue
             partition = tuple.__new__(TopicPartition, (name, index))
             metadata = each.committed_metadata or ""
-            position = (partition, each.committed_offset, each.committed_leader_epoch, metadata)
-            positions.append(tuple.__new__(Position, position))
-    return tuple(positions), refused
+            committed = (partition, each.committed_offset, each.committed_leader_epoch, metadata)
+            offsets.append(tuple.__new__(CommittedOffset, committed))
+    return tuple(offsets), refused
 
 
-def _topic(image: MetadataImage, topic: OffsetCommitRequestTopic, version: int) -> Topic | None:
+def _find_topic(image: MetadataImage, topic: OffsetCommitRequestTopic, version: int) -> Topic | None:
     if version >= TOPIC_IDS_SINCE:
         return _SEEN.with_id(image, topic.topic_id)
     return _SEEN.named(image, topic.name)
 
 
-def _absent(known: Topic | None, version: int) -> ErrorCode:
+def _find_absence(known: Topic | None, version: int) -> ErrorCode:
     if known is None and version >= TOPIC_IDS_SINCE:
         return ErrorCode.UNKNOWN_TOPIC_ID
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -101,15 +97,15 @@ def _absent(known: Topic | None, version: int) -> ErrorCode:
 # --- the response ------------------------------------------------------------------------------
 
 
-def _merged(errors: Sequence[ErrorCode], refused: Mapping[int, ErrorCode]) -> list[ErrorCode]:
-    """In the order of the request."""
+def _merge(errors: Sequence[ErrorCode], refused: Mapping[int, ErrorCode]) -> list[ErrorCode]:
+    """Merges the codes in the order of the request."""
     others = iter(errors)
     places = range(len(errors) + len(refused))
     return [refused[place] if place in refused else next(others) for place in places]
 
 
-def _response(request: OffsetCommitRequest, codes: Iterable[ErrorCode]) -> OffsetCommitResponse:
-    """With a code for every partition, in the order of the request."""
+def _make_response(request: OffsetCommitRequest, codes: Iterable[ErrorCode]) -> OffsetCommitResponse:
+    """Makes the response with a code for every partition, in the order of the request."""
     left = iter(codes)
     return OffsetCommitResponse(
         topics=[
@@ -117,7 +113,9 @@ def _response(request: OffsetCommitRequest, codes: Iterable[ErrorCode]) -> Offse
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    _taken(each.partition_index) if code is _TAKEN else _told(each.partition_index, code)
+                    _make_success(each.partition_index)
+                    if code is _TAKEN
+                    else _make_partition_response(each.partition_index, code)
                     for each, code in zip(topic.partitions, left, strict=False)  # the next topic's are left
                 ],
             )
@@ -127,10 +125,10 @@ def _response(request: OffsetCommitRequest, codes: Iterable[ErrorCode]) -> Offse
 
 
 @lru_cache(SHARED_PLACES_MAX)
-def _taken(index: int) -> OffsetCommitResponsePartition:
-    """In many answers at once: nobody changes it."""
-    return _told(index, _TAKEN)
+def _make_success(index: int) -> OffsetCommitResponsePartition:
+    """Returns the response to a success, which many responses share: nobody changes it."""
+    return _make_partition_response(index, _TAKEN)
 
 
-def _told(index: int, code: ErrorCode) -> OffsetCommitResponsePartition:
+def _make_partition_response(index: int, code: ErrorCode) -> OffsetCommitResponsePartition:
     return OffsetCommitResponsePartition(partition_index=index, error_code=code)

@@ -1,12 +1,17 @@
-"""OffsetDelete: forgets positions of a group, but not of topics that its members read."""
+"""OffsetDelete: deletes committed offsets of a group, but not of topics that its members subscribe to.
+
+A topic without partitions is not in the response.
+"""
 
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import Answer, handles
-from distributedlog.broker.handlers._groups import answer, ask, told
+from distributedlog.broker.handlers._groups import respond, submit, to_group_error
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import HandlerResponse, handles
+from distributedlog.controller.image import MetadataImage
 from distributedlog.groups.requests import DeleteOffsetsReply, DeleteOffsetsRequest
 from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import InvalidGroupIdError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -19,25 +24,32 @@ if TYPE_CHECKING:
     from distributedlog.broker.services import Services
 
 
-def _refuse(
-    request: OffsetDeleteRequest, context: RequestContext, code: ErrorCode, text: str
-) -> OffsetDeleteResponse:
-    return OffsetDeleteResponse(error_code=told(code), topics=[])
-
-
-@handles(OffsetDeleteRequest, versions=(0, 0), refuse=_refuse)
-def offset_delete(services: "Services", request: OffsetDeleteRequest, context: RequestContext) -> Answer:
+@handles(OffsetDeleteRequest, versions=(0, 0), to_error_code=to_group_error)
+def offset_delete(
+    services: "Services", request: OffsetDeleteRequest, context: RequestContext
+) -> HandlerResponse:
+    if not request.group_id:
+        raise InvalidGroupIdError("a group without a name has no committed offsets that can be deleted")
+    image = services.metadata.image
     partitions = tuple(
         TopicPartition(topic.name, each.partition_index)
         for topic in request.topics
         for each in topic.partitions
+        if _is_known(image, topic.name, each.partition_index)
     )
-    asked = DeleteOffsetsRequest(request.group_id, partitions)
-    future = ask(services, context, request.group_id, asked)
-    return answer(future, DeleteOffsetsReply, lambda reply: _response(request, reply))
+    submitted = DeleteOffsetsRequest(request.group_id, partitions)
+    pending = submit(services, context, request.group_id, submitted)
+    return respond(pending, DeleteOffsetsReply, lambda reply: _make_response(request, image, reply))
 
 
-def _response(request: OffsetDeleteRequest, reply: DeleteOffsetsReply) -> OffsetDeleteResponse:
+def _is_known(image: MetadataImage, name: str, index: int) -> bool:
+    topic = image.topic_named(name)
+    return topic is not None and 0 <= index < len(topic.partitions)
+
+
+def _make_response(
+    request: OffsetDeleteRequest, image: MetadataImage, reply: DeleteOffsetsReply
+) -> OffsetDeleteResponse:
     errors = iter(reply.errors)
     return OffsetDeleteResponse(
         topics=[
@@ -45,11 +57,17 @@ def _response(request: OffsetDeleteRequest, reply: DeleteOffsetsReply) -> Offset
                 name=topic.name,
                 partitions=[
                     OffsetDeleteResponsePartition(
-                        partition_index=each.partition_index, error_code=next(errors)
+                        partition_index=each.partition_index,
+                        error_code=(
+                            next(errors)
+                            if _is_known(image, topic.name, each.partition_index)
+                            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
                     )
                     for each in topic.partitions
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )

@@ -1,15 +1,14 @@
 """OffsetForLeaderEpoch: where an epoch ended in the leader's log.
 
-Followers truncate by it, and consumers notice that records they have read were truncated away.  The answer is
-the largest epoch that is not above the one asked for, and the first offset behind it; both are -1 if nothing
-is known of such an epoch.  Only the leader answers, in the epoch that the asker knows.
+Followers truncate by it, and consumers notice that records they have read were truncated away.  The response
+is the largest epoch that is not above the one asked for, and the first offset behind it; both are -1 if
+nothing is known of such an epoch.  Only the leader responses, in the epoch that the asker knows.
 """
 
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import handles
-from distributedlog.model.error_codes import ErrorCode
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import handles
 from distributedlog.model.errors import DlogError
 from distributedlog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -23,23 +22,7 @@ if TYPE_CHECKING:
     from distributedlog.broker.services import Services
 
 
-def _refuse(
-    request: OffsetForLeaderEpochRequest, context: RequestContext, code: ErrorCode, text: str
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    EpochEndOffset(partition=each.partition, error_code=code) for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-@handles(OffsetForLeaderEpochRequest, versions=(2, 4), refuse=_refuse)
+@handles(OffsetForLeaderEpochRequest, versions=(2, 4))
 def offset_for_leader_epoch(
     services: "Services", request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:

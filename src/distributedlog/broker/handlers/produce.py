@@ -14,37 +14,56 @@ A partition refuses what Kafka refuses, with Kafka's code and our words:
 
     no topic or partition of that name, or id (13)    UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID
     led elsewhere                                     NOT_LEADER_OR_FOLLOWER, and from 10 on who leads
-    no batch, or more than one, or of magic 0 or 1    INVALID_RECORD
-    a batch that is cut short, or has a wrong CRC     CORRUPT_MESSAGE
+    no whole batch, or more than one, or an old one   INVALID_RECORD
+    a batch of an unknown magic, or a wrong CRC       CORRUPT_MESSAGE
     zstd before version 7                             UNSUPPORTED_COMPRESSION_TYPE
     a transactional batch                             INVALID_TXN_STATE, see `_check_transaction`
-    an internal topic                                 INVALID_TOPIC_EXCEPTION, but for Kafka's admin tools
+    an internal topic                                 INVALID_TOPIC_EXCEPTION: a client id grants nothing
     too few replicas in sync, for acks -1             NOT_ENOUGH_REPLICAS
     what the topic or the disk refuse                 see `storage.append`, `storage.producers`
 
 The batch is a view of the frame and goes to the file as it is.  A request that waits lets go of it, and with
-it of the frame.  What acks=1 needs is done in phase one, without a future or a task.
+it of the frame.  What acks=1 needs is done in the first phase, without a future or a task.
+
+What a request may take on the loop is bounded, though only opening a batch shows how long that takes.  One
+small compressed batch is opened as it is appended.  If a request has more of them, or larger ones, they are
+opened first, as far as QUICK_BYTES go; those that open to more are prepared beside the loop, before anything
+of their request is appended, and everything behind it on its connection waits for that
+(`PendingResponse.is_applied`).  Then all is looked up anew: the topic may be gone, led elsewhere or have
+other rules, in which case the batch is prepared again.  If the client leaves meanwhile the append is done
+all the same; if the request's time is over it is not; if the broker stops nothing is appended any more.
 """
 
+from collections.abc import Iterator
+from functools import partial
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Final, cast
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import Answer, CloseConnectionError, handles
-from distributedlog.broker.handlers._leaders import Leaders
-from distributedlog.broker.handlers._parking import ParkedAnswer
-from distributedlog.broker.handlers._topics import INTERNAL_TOPICS
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import (
+    CloseConnectionError,
+    HandlerResponse,
+    Order,
+    handles,
+)
+from distributedlog.broker.net.error_responses import derive_error_response
+from distributedlog.broker.net.pending import PendingResponse
+from distributedlog.broker.replicas.leaders import Leaders
 from distributedlog.model.buffers import Buffer, MutableBuffer
+from distributedlog.model.config import KIB, MIB
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     CorruptBatchError,
     DlogError,
     InvalidNameError,
     InvalidRecordError,
+    InvalidTimestampError,
     InvalidTransactionStateError,
     RejectedRecordsError,
     UnsupportedCompressionError,
 )
+from distributedlog.model.internal_topics import INTERNAL_TOPICS
+from distributedlog.ports.executor import Outcome
 from distributedlog.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -57,9 +76,18 @@ from distributedlog.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from distributedlog.records.compression import Codec
-from distributedlog.records.layout import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT
+from distributedlog.records.layout import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
 from distributedlog.replication.contract import ACKS_ALL
 from distributedlog.replication.partition import Partition
+from distributedlog.storage.append import AppendRules, Origin
+from distributedlog.storage.timestamps import Steps
 
 if TYPE_CHECKING:
     from distributedlog.broker.services import Services
@@ -70,76 +98,122 @@ NO_OFFSET: Final = -1
 TOPIC_IDS_SINCE: Final = 13
 NAMES_LEADER_SINCE: Final = 10
 ZSTD_SINCE: Final = 7
-ADMIN_CLIENT_ID: Final = "__admin_client"
+
+SMALL_COMPRESSED_BYTES: Final = 16 * KIB
+SMALL_BYTES: Final = 256 * KIB
+QUICK_BYTES: Final = 2 * MIB
+"""What may come of the batches of a request on the loop: about a millisecond."""
 
 _NOT_LEADER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_STARTLESS: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""The errors with which Kafka does not say where the log starts; with any other that refuses a batch it
+does."""
 _HEAD: Final = Layout(">8xi4xb4xh")  # batch length, magic, attributes
 _head_of = _HEAD.unpack_from
 _ZSTD: Final = int(Codec.ZSTD)
 _REMARKABLE: Final = CODEC_MASK | TRANSACTIONAL_BIT
 
+_CLIENT: Final = Origin.CLIENT
+_CODEC_AT: Final = ATTRIBUTES_AT + 1
+
 Awaited = list[tuple[Partition, int]]
 
 
-def _refuse(request: ProduceRequest, context: RequestContext, code: ErrorCode, text: str) -> ProduceResponse:
+def _make_error_response(
+    request: ProduceRequest, context: RequestContext, code: ErrorCode, text: str
+) -> ProduceResponse:
+    """Derives the response; with acks 0 there is none, and the connection is closed instead."""
     if request.acks == ACKS_NONE:
         raise CloseConnectionError(f"a produce with acks 0 came to {code.name}: {text}")
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(
-                        index=data.index, error_code=code, base_offset=NO_OFFSET, error_message=text
-                    )
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
+    response = derive_error_response(request, context.api_version, code, text)
+    assert isinstance(response, ProduceResponse)
+    return response
 
 
 @handles(
     ProduceRequest,
     versions=(3, 13),
     advertised_from=0,
-    refuse=_refuse,
-    patience_ms=lambda request: request.timeout_ms,
+    error_response=_make_error_response,
+    timeout_ms=lambda request: request.timeout_ms,
+    order=Order.PIPELINED,
 )
-def produce(services: "Services", request: ProduceRequest, context: RequestContext) -> Answer:
+def produce(services: "Services", request: ProduceRequest, context: RequestContext) -> HandlerResponse:
     acks = request.acks
     if acks not in (ACKS_LEADER, ACKS_ALL, ACKS_NONE):
         text = f"acks is {acks}; it can be 0, 1 or -1"
-        return _refuse(request, context, ErrorCode.INVALID_REQUIRED_ACKS, text)
-    now_ms = services.clock.wall_ms()
+        return _make_error_response(request, context, ErrorCode.INVALID_REQUIRED_ACKS, text)
+    if _has_much_to_open(request):
+        return _prepare_and_append(services, request, context)
+    return _append_all(services, request, context, {})
+
+
+def _has_much_to_open(request: ProduceRequest) -> bool:
+    """Whether opening its batches may take longer than a request may take on the loop."""
+    size = compressed = 0
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None and len(records) >= HEADER_BYTES:
+                size += len(records)
+                if records[_CODEC_AT] & CODEC_MASK:
+                    compressed += 1
+                    if len(records) > SMALL_COMPRESSED_BYTES:
+                        return True
+    return compressed > 1 or size > SMALL_BYTES
+
+
+def _append_all(
+    services: "Services",
+    request: ProduceRequest,
+    context: RequestContext,
+    prepared: "Prepared",
+    pending: PendingResponse | None = None,
+) -> ProduceResponse | PendingResponse | None:
+    """Appends what each partition takes; the response, or one that comes when all is committed: `pending` if
+    there is one already."""
+    acks, now_ms = request.acks, services.clock.wall_ms()
     topics: list[TopicProduceResponse] = []
     awaited: Awaited = []
     waiting: list[PartitionProduceResponse] = []
     failures = 0
     for topic in request.topic_data:
-        answers: list[PartitionProduceResponse] = []
+        responses: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             try:
-                answer, partition, end_offset = _append(services, topic, data, acks, now_ms, context)
+                partition_response, partition, end_offset = _append(
+                    services, topic, data, acks, now_ms, context, prepared
+                )
             except DlogError as error:
                 failures += 1
-                answers.append(_refused(data.index, error))
+                responses.append(_make_failure(data.index, error))
                 continue
-            answers.append(answer)
-            if acks == ACKS_ALL:
+            responses.append(partition_response)
+            if partition_response.error_code:
+                failures += 1
+            elif acks == ACKS_ALL:
                 awaited.append((partition, end_offset))
-                waiting.append(answer)
+                waiting.append(partition_response)
         topics.append(
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses)
         )
     response = ProduceResponse(responses=topics)
-    if awaited:
-        return _when_committed(services, request, context, response, awaited, waiting, failures)
+    if awaited and (pending is None or not pending.is_cancelled):
+        pending = pending or PendingResponse()
+        _wait_for_commit(services, request, context, response, pending, awaited, waiting, failures)
+        return response if pending.is_decided else pending
     if failures:
         if acks == ACKS_NONE:
-            raise CloseConnectionError(f"a produce with acks 0 was refused: {_first_refusal(response)}")
+            raise CloseConnectionError(f"a produce with acks 0 was refused: {_find_first_error(response)}")
         _name_leaders(services, context, response)
     return None if acks == ACKS_NONE else response
 
@@ -154,46 +228,68 @@ def _append(
     acks: int,
     now_ms: int,
     context: RequestContext,
+    prepared: "Prepared",
 ) -> tuple[PartitionProduceResponse, Partition, int]:
-    """The answer of a partition that took its batch, and the offset behind it."""
-    index, records, partitions = data.index, data.records, services.partitions
+    """The response of a partition that took its batch, and the offset behind it; or that refused it."""
+    index, records = data.index, data.records
     # The request may be kept while it waits; the frame, of which the records are a part, must not be.
     data.records = None
-    if context.api_version < TOPIC_IDS_SINCE:
-        partition = partitions.get(topic.name, index) or partitions.require(topic.name, index)
-    else:
-        partition = partitions.require_by_id(topic.topic_id, index)
+    partition = _find_partition(services, topic, index, context)
     name = partition.topic
-    if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
-        raise InvalidNameError(f"{name} is written by the brokers alone")
     checked = _check_form(records, context.api_version)
-    base_offset, last_offset, append_time_ms, is_duplicate = partition.append(checked, acks, now_ms)
+    try:
+        preparation = prepared.get(id(data)) if prepared else None
+        if preparation is not None:
+            checked = preparation.get_batch(partition)
+        base_offset, last_offset, append_time_ms, is_duplicate = partition.append(
+            checked, acks, now_ms, _CLIENT, preparation is not None
+        )
+    except DlogError as error:
+        response = _make_failure(index, error)
+        if error.code not in _STARTLESS:
+            response.log_start_offset = partition.log.start_offset
+        return response, partition, NO_OFFSET
     if not is_duplicate:
         services.metrics.produced(name, last_offset - base_offset + 1, len(checked))
-    answer = PartitionProduceResponse(
+    response = PartitionProduceResponse(
         index=index,
         base_offset=base_offset,
         log_append_time_ms=append_time_ms,
         log_start_offset=partition.log.start_offset,
     )
-    return answer, partition, last_offset + 1
+    return response, partition, last_offset + 1
+
+
+def _find_partition(
+    services: "Services", topic: TopicProduceData, index: int, context: RequestContext
+) -> Partition:
+    """Finds the partition that is meant; DlogError if there is none, or none that clients may write."""
+    partitions = services.partitions
+    if context.api_version < TOPIC_IDS_SINCE:
+        partition = partitions.get(topic.name, index) or partitions.require(topic.name, index)
+    else:
+        partition = partitions.require_by_id(topic.topic_id, index)
+    if partition.topic in INTERNAL_TOPICS:
+        raise InvalidNameError(f"{partition.topic} is written by the brokers alone")
+    return partition
 
 
 def _check_form(records: Buffer | None, version: int) -> MutableBuffer:
-    """What can be seen from outside: one whole batch, of the format and with the means of this version."""
+    """Checks what can be seen from outside: one whole batch, of the format and with the means of this
+    version."""
     size = 0 if records is None else len(records)
     if records is None or size < HEADER_BYTES:
         if records is not None and size > 16 and records[16] != MAGIC:
-            raise InvalidRecordError(f"the batch has the magic {records[16]}; it must be {MAGIC}")
+            raise _make_magic_error(records[16])
         if size:
-            raise CorruptBatchError(f"{size} bytes are not a whole batch")
+            raise InvalidRecordError(f"{size} bytes are not a whole batch")
         raise InvalidRecordError("there is no batch to append")
     length, magic, attributes = _head_of(records)
     if magic != MAGIC:
-        raise InvalidRecordError(f"the batch has the magic {magic}; it must be {MAGIC}")
+        raise _make_magic_error(magic)
     if length + LOG_OVERHEAD != size:
         if length + LOG_OVERHEAD > size:
-            raise CorruptBatchError(f"a batch of {length + LOG_OVERHEAD} bytes is cut short at {size}")
+            raise InvalidRecordError(f"a batch of {length + LOG_OVERHEAD} bytes is cut short at {size}")
         raise InvalidRecordError("there must be exactly one batch for each partition")
     if attributes & _REMARKABLE:
         if attributes & CODEC_MASK == _ZSTD and version < ZSTD_SINCE:
@@ -203,65 +299,186 @@ def _check_form(records: Buffer | None, version: int) -> MutableBuffer:
     return cast(MutableBuffer, records)  # a view of the frame, which is a bytearray
 
 
+def _make_magic_error(magic: int) -> DlogError:
+    """Makes the error of an old format, or of one that never was."""
+    kind = InvalidRecordError if 0 <= magic < MAGIC else CorruptBatchError
+    return kind(f"the batch has the magic {magic}; it must be {MAGIC}")
+
+
 def _check_transaction() -> None:
-    """Whether the coordinator of the batch's transaction knows that this partition is part of it.  There are
-    no coordinators yet, so no partition was ever added to a transaction: Kafka's answer to that."""
+    """Checks that the coordinator of the batch's transaction knows that this partition is part of it.  There
+    are no coordinators yet, so no partition was ever added to a transaction: Kafka's response to that."""
     raise InvalidTransactionStateError("the partition was not added to the transaction")
 
 
-def _refused(index: int, error: DlogError) -> PartitionProduceResponse:
-    answer = PartitionProduceResponse(
+def _make_failure(index: int, error: DlogError) -> PartitionProduceResponse:
+    response = PartitionProduceResponse(
         index=index, error_code=error.code, base_offset=NO_OFFSET, error_message=str(error)
     )
-    if isinstance(error, RejectedRecordsError):
-        answer.record_errors = [
+    if isinstance(error, RejectedRecordsError | InvalidTimestampError):
+        response.record_errors = [
             BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=text)
             for at, text in error.records
         ]
-    return answer
+    return response
 
 
-def _first_refusal(response: ProduceResponse) -> str | None:
-    answers = (each for topic in response.responses for each in topic.partition_responses)
-    return next(each.error_message for each in answers if each.error_code)
+def _find_first_error(response: ProduceResponse) -> str | None:
+    responses = (each for topic in response.responses for each in topic.partition_responses)
+    return next(each.error_message for each in responses if each.error_code)
 
 
 def _name_leaders(services: "Services", context: RequestContext, response: ProduceResponse) -> None:
-    """For partitions that are led elsewhere, where the version has a place for it."""
+    """Names the leaders of partitions that are led elsewhere, where the version has a field for it."""
     version = context.api_version
     if version < NAMES_LEADER_SINCE:
         return
-    leaders = Leaders(services, context.listener)
+    leaders = Leaders(services.partitions, services.metadata.image, context.listener)
     for topic in response.responses:
-        for answer in topic.partition_responses:
-            if answer.error_code == _NOT_LEADER:
+        for partition_response in topic.partition_responses:
+            if partition_response.error_code == _NOT_LEADER:
                 key = topic.name if version < TOPIC_IDS_SINCE else topic.topic_id
-                answer.current_leader = LeaderIdAndEpoch(**leaders.of(key, answer.index)._asdict())
+                partition_response.current_leader = LeaderIdAndEpoch(
+                    **leaders.of(key, partition_response.index)._asdict()
+                )
     response.node_endpoints = [NodeEndpoint(**node._asdict()) for node in leaders.nodes.values()]
+
+
+# --- batches that take long ---------------------------------------------------------------------
+
+
+class Preparation:
+    """One batch that is prepared beside the loop, and the rules that this is done by."""
+
+    __slots__ = ("_batch", "_error", "_rules")
+
+    def __init__(self, batch: MutableBuffer, rules: AppendRules) -> None:
+        self._batch = batch
+        self._rules = rules
+        self._error: DlogError | None = None
+
+    def try_quickly(self, budget: int) -> int | None:
+        """Prepares it if the budget suffices; returns what is left of that, or None."""
+        try:
+            return self._rules.validate_quickly(self._batch, budget)
+        except DlogError as error:
+            self._error = error
+            return 0  # how far it was opened is not known
+
+    def __call__(self) -> None:
+        """Prepares it, on any thread."""
+        try:
+            self._batch = self._rules.prepare(self._batch)
+        except DlogError as error:
+            self._error = error
+
+    def is_up_to_date(self, partition: Partition) -> bool:
+        return partition.log.rules == self._rules
+
+    def get_batch(self, partition: Partition) -> MutableBuffer:
+        """Returns the batch to append; raises what is wrong with it if this broker leads the partition."""
+        if self._error is not None:
+            partition.check_leader()
+            raise self._error
+        return self._batch
+
+
+Prepared = dict[int, Preparation]
+"""Batches that are prepared, by the identity of their place in the request."""
+
+
+def _prepare_and_append(
+    services: "Services", request: ProduceRequest, context: RequestContext
+) -> HandlerResponse:
+    """Prepares what takes long beside the loop, and then appends all of the request."""
+    prepared: Prepared = {}
+    first = list(_iterate_unprepared(services, request, context, prepared))
+    if not first:
+        return _append_all(services, request, context, prepared)
+    pending = PendingResponse(is_applied=False)
+
+    def done(outcome: Outcome[None]) -> None:
+        pending.on_cancel = None
+        try:
+            outcome.value()
+            response = _append_all(services, request, context, prepared, pending)
+        except Exception as error:
+            pending.set_exception(error)
+        else:
+            pending.set_applied()
+            if not isinstance(response, PendingResponse) and not pending.is_decided:
+                pending.set_result(response)
+        prepared.clear()
+
+    steps = _prepare(services, request, context, prepared, first)
+    work = services.preparations.submit(context.client_host, steps, done)
+    if work is not None and not work.is_ended:
+        pending.on_cancel = work.cancel
+    return pending
+
+
+def _prepare(
+    services: "Services",
+    request: ProduceRequest,
+    context: RequestContext,
+    prepared: Prepared,
+    unprepared: list[Preparation],
+) -> Steps[None]:
+    """Goes on until nothing is left to prepare: while one batch is prepared, rules of others may change."""
+    while unprepared:
+        yield from unprepared
+        unprepared = list(_iterate_unprepared(services, request, context, prepared))
+
+
+def _iterate_unprepared(
+    services: "Services", request: ProduceRequest, context: RequestContext, prepared: Prepared
+) -> Iterator[Preparation]:
+    """Prepares what can be prepared at once, and yields the rest: all that takes long by the rules of now.
+    What is refused anyway does not take long."""
+    budget = QUICK_BYTES
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            try:
+                partition = _find_partition(services, topic, data.index, context)
+                partition.check_leader()
+                batch = _check_form(data.records, context.api_version)
+            except DlogError:
+                continue
+            preparation = prepared.get(id(data))
+            if preparation is not None and preparation.is_up_to_date(partition):
+                continue
+            prepared.pop(id(data), None)
+            rules = partition.log.rules
+            if rules.takes_long(batch):
+                prepared[id(data)] = preparation = Preparation(batch, rules)
+                left = preparation.try_quickly(budget)
+                if left is None:
+                    yield preparation
+                budget = left or 0
 
 
 # --- acks=all ----------------------------------------------------------------------------------
 
 
-def _when_committed(
+def _wait_for_commit(
     services: "Services",
     request: ProduceRequest,
     context: RequestContext,
     response: ProduceResponse,
+    pending: PendingResponse,
     awaited: Awaited,
     waiting: list[PartitionProduceResponse],
     failures: int,
-) -> Answer:
-    """The response when it is known of every partition whether its batch is committed."""
-    parked_answer = ParkedAnswer(services.delayed)
+) -> None:
+    """Decides `pending` once it is known of every partition whether its batch is committed; perhaps now."""
 
     def done(codes: list[ErrorCode]) -> None:
         if failures or any(codes):
-            for answer, code in zip(waiting, codes, strict=True):
-                answer.error_code = code
+            for partition_response, code in zip(waiting, codes, strict=True):
+                partition_response.error_code = code
             _name_leaders(services, context, response)
-        parked_answer.parked = None
-        parked_answer.set_result(response)
+        pending.set_result(response)
 
-    parked_answer.parked = services.delayed.produce(awaited, request.timeout_ms, done)
-    return response if parked_answer.parked is None else parked_answer
+    operation = services.purgatory.add_produce(awaited, request.timeout_ms, done)
+    if operation is not None:
+        pending.on_cancel = partial(services.purgatory.cancel, operation)

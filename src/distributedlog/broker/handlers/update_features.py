@@ -3,17 +3,16 @@
 The controller judges each feature for itself, so several are first validated together.  A downgrade has to be
 called one, and is then refused by the controller: levels have no way down (see `controller.features`).
 
-Results by feature are told up to version 1, and only if all went well; otherwise the answer as a whole says
-what was wrong with the first that failed.
+Results by feature are in the response up to version 1, and only if all went well; otherwise the response as a
+whole says what was wrong with the first that failed.
 """
 
-from collections.abc import Awaitable
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import handles
-from distributedlog.broker.handlers._asking import ask, patience_ms
+from distributedlog.broker.handlers._forwarding import bound_timeout_ms, forward
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import RequestError, handles
 from distributedlog.controller import requests as controller
 from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.requests import FeaturesReply
@@ -25,7 +24,6 @@ from distributedlog.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from distributedlog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from distributedlog.broker.services import Services
@@ -37,25 +35,12 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-def _refuse(
-    request: UpdateFeaturesRequest, context: RequestContext, code: ErrorCode, text: str
-) -> UpdateFeaturesResponse:
-    return UpdateFeaturesResponse(error_code=code, error_message=text)
-
-
 @handles(
     UpdateFeaturesRequest,
     versions=(0, 2),
-    refuse=_refuse,
-    patience_ms=lambda request: patience_ms(request.timeout_ms),
+    timeout_ms=lambda request: bound_timeout_ms(request.timeout_ms),
 )
-def update_features(
-    services: "Services", request: UpdateFeaturesRequest, context: RequestContext
-) -> Awaitable[Message]:
-    return _update(services, request, context)
-
-
-async def _update(
+async def update_features(
     services: "Services", request: UpdateFeaturesRequest, context: RequestContext
 ) -> UpdateFeaturesResponse:
     for update in request.feature_updates:
@@ -64,10 +49,10 @@ async def _update(
     rehearsal = (True,) if len(levels) > 1 and not request.validate_only else ()
     for validate_only in (*rehearsal, request.validate_only):
         asked = controller.UpdateFeaturesRequest(levels, validate_only)
-        reply = await ask(services, context, asked, FeaturesReply, request.timeout_ms)
+        reply = await forward(services, context, asked, FeaturesReply, request.timeout_ms)
         for name, outcome in reply.features:
             if outcome.error is not ErrorCode.NONE:
-                return _refuse(request, context, outcome.error, f"{name}: {outcome.message}")
+                raise RequestError(outcome.error, f"{name}: {outcome.message}")
     return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=name) for name, _ in levels])
 
 

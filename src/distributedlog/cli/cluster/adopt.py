@@ -1,6 +1,6 @@
 """`dlog cluster adopt`: the topics of a stopped Apache Kafka broker become those of a node.
 
-Without --to and --in-place it only says what it would do.  The judgement is `broker.adoption`'s; here it is
+Without --to and --in-place it only says what it would do.  The judgement is `adoption`'s; here it is
 rendered.  Exit code 1 if something cannot be taken; then nothing is done, unless --leave-behind.
 """
 
@@ -8,8 +8,9 @@ import os
 
 import click
 
-from distributedlog.broker.adoption.survey import NODE_ID_MAX, Remark, Standing, Survey, survey
-from distributedlog.broker.adoption.taking import Tools, take_in_place, take_into
+from distributedlog.adoption.adopting import Tools, adopt_in_place, adopt_into
+from distributedlog.adoption.survey import NODE_ID_MAX, Remark, RemarkKind, Survey, survey
+from distributedlog.cli.exit_codes import EXISTING_FILE
 from distributedlog.cli.locations import is_locked
 from distributedlog.cli.output import (
     TextTable,
@@ -20,7 +21,6 @@ from distributedlog.cli.output import (
     show_size,
 )
 from distributedlog.cli.progress import progress_bar
-from distributedlog.cli.refusals import EXISTING_FILE
 from distributedlog.model.errors import DirectoryLockedError
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import SystemDisk
@@ -109,9 +109,9 @@ def adopt(
     directory = clean[0] if target is None else os.path.abspath(target)
     with progress_bar("adopting", found.size_bytes) as on_progress:
         if target is None:
-            take_in_place(tools, found)
+            adopt_in_place(tools, found)
         else:
-            take_into(tools, found, directory, link=_link if with_links else None, on_progress=on_progress)
+            adopt_into(tools, found, directory, link=_link if with_links else None, on_progress=on_progress)
     report.finish(
         f"done; start it with: dlog server start --set node.id={found.node_id} --set log.dirs={directory}",
         directory,
@@ -156,7 +156,7 @@ class Report:
             size = sum(each.size_bytes for each in topic.partitions)
             table.row(topic.name, len(topic.partitions), show_size(size), settings or None)
         for remark in self._found.remarks:
-            print_line(f"{remark.standing.value:<8}  {remark.subject}: {remark.message}")
+            print_line(f"{remark.kind.value:<8}  {remark.subject}: {remark.message}")
 
     def _show_json(self) -> None:
         for topic in self._found.topics:
@@ -200,5 +200,5 @@ class Report:
 
 
 def _remark_fields(remark: Remark) -> dict[str, object]:
-    kinds = {Standing.REFUSED: "refused", Standing.LEFT: "left", Standing.NOTE: "note"}
-    return {"type": kinds[remark.standing], "subject": remark.subject, "message": remark.message}
+    kinds = {RemarkKind.REFUSED: "refused", RemarkKind.LEFT: "left", RemarkKind.NOTE: "note"}
+    return {"type": kinds[remark.kind], "subject": remark.subject, "message": remark.message}

@@ -1,4 +1,5 @@
-"""`dlog cluster config`: settings of all brokers, of one, or of a consumer group, changed while they run."""
+"""`dlog cluster config`: settings of all brokers, of one, of its loggers, or of a consumer group, changed
+while they run."""
 
 import contextlib
 from collections.abc import Collection
@@ -6,12 +7,12 @@ from typing import Final
 
 import click
 
+from distributedlog.cli.exit_codes import NotFoundError
 from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line, warn
-from distributedlog.cli.refusals import NotThereError
-from distributedlog.cli.topic.creation import Setting
-from distributedlog.cli.topic.session import cluster_options, run
-from distributedlog.client.admin import Admin
-from distributedlog.client.config_admin import (
+from distributedlog.cli.session import cluster_options, run
+from distributedlog.cli.topic.create import Setting
+from distributedlog.client.admin.admin import Admin
+from distributedlog.client.admin.configs import (
     CLUSTER_DEFAULT,
     ConfigEntry,
     ConfigKind,
@@ -20,21 +21,23 @@ from distributedlog.client.config_admin import (
     edits,
     of_broker,
     of_group,
+    of_loggers,
 )
 from distributedlog.model.errors import BrokerUnreachableError
-from distributedlog.model.near import did_you_mean
+from distributedlog.model.suggestions import did_you_mean
 
 HELP = """\
 Settings of all brokers (the cluster's), of one, or of a consumer group, while they run.
 
 A broker's own setting stands before the cluster's, and that before what the broker was started with.  A
-group's own stands before its broker's.
+group's own stands before its broker's.  The levels of a broker's loggers hold until it is restarted.
 
 \b
 dlog cluster config get
 dlog cluster config set log.retention.ms=86400000
 dlog cluster config unset log.retention.ms --broker 2
 dlog cluster config set consumer.heartbeat.interval.ms=7000 --group workers
+dlog cluster config set distributedlog.broker.net=DEBUG --broker 2 --loggers
 """
 COLUMNS = columns("setting<44 value<24 from<10")
 SOURCES: Final = {
@@ -43,7 +46,14 @@ SOURCES: Final = {
     ConfigSource.STARTUP: "start",
     ConfigSource.DEFAULT: "default",
     ConfigSource.GROUP: "group",
+    ConfigSource.BROKER_LOGGER: "logger",
 }
+
+OPTIONS: Final[dict[int, str]] = {
+    ConfigKind.GROUP: "--group NAME",
+    ConfigKind.BROKER_LOGGER: "--broker N --loggers",
+}
+"""What names a resource on the command line, if not --broker N."""
 
 broker_option = click.option(
     "--broker",
@@ -55,6 +65,9 @@ broker_option = click.option(
 group_option = click.option(
     "--group", "group_id", metavar="NAME", help="The settings of this consumer group, not of brokers."
 )
+loggers_option = click.option(
+    "--loggers", is_flag=True, help="The levels of the loggers of --broker, not its settings."
+)
 
 
 @click.group(name="config", help=HELP)
@@ -62,7 +75,11 @@ def group() -> None:
     pass
 
 
-def _whose(broker_id: int | None, group_id: str | None) -> ConfigOf:
+def _whose(broker_id: int | None, group_id: str | None, loggers: bool) -> ConfigOf:
+    if loggers:
+        if broker_id is None or group_id is not None:
+            raise click.UsageError("--loggers are those of one broker: name it with --broker N")
+        return of_loggers(broker_id)
     if group_id is None:
         return CLUSTER_DEFAULT if broker_id is None else of_broker(broker_id)
     if broker_id is not None or not group_id:
@@ -74,6 +91,7 @@ def _whose(broker_id: int | None, group_id: str | None) -> ConfigOf:
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 @broker_option
 @group_option
+@loggers_option
 @click.option(
     "--all", "with_defaults", is_flag=True, help="Also those that nobody has set, with their defaults."
 )
@@ -83,25 +101,26 @@ def get(
     names: tuple[str, ...],
     broker_id: int | None,
     group_id: str | None,
+    loggers: bool,
     with_defaults: bool,
     bootstrap: str,
     timeout_seconds: float,
     output: str,
 ) -> int:
-    """Show settings that were set: for all brokers, or what holds on one, or for a group.
+    """Show settings that were set: for all brokers, or what holds on one, or for a group; or loggers.
 
     \b
     dlog cluster config get
     dlog cluster config get log.retention.ms --broker 1
     dlog cluster config get --broker 1 --all -o json
     """
-    whose = _whose(broker_id, group_id)
+    whose = _whose(broker_id, group_id, loggers)
 
     async def work(admin: Admin) -> None:
         await _check_broker(admin, broker_id)
         entries = await admin.describe_configs(whose, names or None, with_documentation=output == "json")
         if entries is None:
-            raise click.ClickException("this cluster does not tell its settings")
+            raise click.ClickException("this cluster does not describe its settings")
         await _check_known(admin, set(names) - {each.name for each in entries}, whose)
         shown = [each for each in entries if names or with_defaults or _is_set(each)]
         _show(whose, shown, output)
@@ -110,19 +129,21 @@ def get(
 
 
 async def _check_broker(admin: Admin, broker_id: int | None) -> None:
-    """Only a broker itself knows its settings: one that is not there is not waited for."""
+    """Raises if the broker is not there: only a broker itself knows its settings, and it is not waited
+    for."""
     if broker_id is None:
         return
     known = sorted(each.node_id for each in await admin.cluster.brokers())
     if broker_id not in known:
-        raise NotThereError(f"there is no broker {broker_id}: the brokers are {', '.join(map(str, known))}")
+        raise NotFoundError(f"there is no broker {broker_id}: the brokers are {', '.join(map(str, known))}")
 
 
 async def _check_known(admin: Admin, names: Collection[str], whose: ConfigOf, otherwise: str = "") -> None:
-    """What is set for all brokers is told alone: whether there is such a setting at all, one of them says."""
+    """Raises if there is no such setting at all: one broker is asked, because what is set for all brokers is
+    described alone."""
     if not names:
         return
-    option = "--group NAME" if whose.kind == ConfigKind.GROUP else "--broker N"
+    option = OPTIONS.get(whose.kind, "--broker N")
     if whose == CLUSTER_DEFAULT:
         whose = await _one_that_answers(admin)
     entries = await admin.describe_configs(whose)
@@ -150,6 +171,8 @@ def _is_set(entry: ConfigEntry) -> bool:
 def _named(whose: ConfigOf) -> dict[str, object]:
     if whose.kind == ConfigKind.GROUP:
         return {"group": whose.name}
+    if whose.kind == ConfigKind.BROKER_LOGGER:
+        return {"loggers_of": int(whose.name)}
     return {"broker": int(whose.name) if whose.name else None}
 
 
@@ -181,6 +204,7 @@ def _show(whose: ConfigOf, entries: list[ConfigEntry], output: str) -> None:
 @click.argument("settings", nargs=-1, required=True, type=Setting(), metavar="NAME=VALUE…")
 @broker_option
 @group_option
+@loggers_option
 @click.option("--force", is_flag=True, help="Also names that the brokers do not know (of plugins, say).")
 @click.option("--dry-run", is_flag=True, help="Only say whether it could be.")
 @cluster_options
@@ -189,6 +213,7 @@ def set_settings(
     settings: tuple[tuple[str, str], ...],
     broker_id: int | None,
     group_id: str | None,
+    loggers: bool,
     force: bool,
     dry_run: bool,
     bootstrap: str,
@@ -202,7 +227,7 @@ def set_settings(
     dlog cluster config set log.retention.ms=3600000 --broker 1
     dlog cluster config set consumer.heartbeat.interval.ms=7000 --group workers
     """
-    whose = _whose(broker_id, group_id)
+    whose = _whose(broker_id, group_id, loggers)
     return _alter(
         whose, dict(settings), (), bootstrap, timeout_seconds, output, dry_run=dry_run, any_name=force
     )
@@ -212,6 +237,7 @@ def set_settings(
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 @broker_option
 @group_option
+@loggers_option
 @click.option("--dry-run", is_flag=True, help="Only say whether it could be.")
 @cluster_options
 @output_option
@@ -219,6 +245,7 @@ def unset(
     names: tuple[str, ...],
     broker_id: int | None,
     group_id: str | None,
+    loggers: bool,
     dry_run: bool,
     bootstrap: str,
     timeout_seconds: float,
@@ -230,7 +257,7 @@ def unset(
     dlog cluster config unset log.retention.ms
     dlog cluster config unset log.retention.ms --broker 1
     """
-    whose = _whose(broker_id, group_id)
+    whose = _whose(broker_id, group_id, loggers)
     return _alter(whose, {}, names, bootstrap, timeout_seconds, output, dry_run=dry_run)
 
 
@@ -245,12 +272,12 @@ def _alter(
     dry_run: bool,
     any_name: bool = False,
 ) -> int:
-    is_broker = whose.kind == ConfigKind.BROKER and whose != CLUSTER_DEFAULT
+    is_broker = whose.kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER) and whose != CLUSTER_DEFAULT
 
     async def work(admin: Admin) -> None:
         await _check_broker(admin, int(whose.name) if is_broker else None)
         if not any_name:
-            otherwise = "" if whose.kind == ConfigKind.GROUP else " (--force sets it all the same)"
+            otherwise = " (--force sets it all the same)" if whose.kind == ConfigKind.BROKER else ""
             await _check_known(admin, to_set, whose, otherwise)
             await _check_known(admin, await _without_set(admin, whose, to_unset), whose)
         outcome = await admin.alter_configs({whose: edits(to_set, to_unset)}, validate_only=dry_run)
@@ -265,7 +292,7 @@ def _alter(
 
 
 async def _without_set(admin: Admin, whose: ConfigOf, names: tuple[str, ...]) -> set[str]:
-    """What is set can be taken back, whatever it is called."""
+    """Returns the names that are not set: what is set can be unset, whatever it is called."""
     entries = await admin.describe_configs(whose, names) if names else ()
     return set(names) - {each.name for each in entries or ()}
 

@@ -1,21 +1,21 @@
 """`dlog cluster health`: what is wrong with a cluster, and what to do about it.
 
-Exit code 0 if nothing is; 1 if something is.  The judgement is `judgement`'s; here it is shown.
+Exit code 0 if nothing is; 1 if something is.  What is wrong is found by `problems`; here it is shown.
 """
 
 import click
 
 from distributedlog.cli.cluster.info import ClusterFacts, gather_facts
-from distributedlog.cli.cluster.judgement import (
-    Complaint,
+from distributedlog.cli.cluster.problems import (
+    Problem,
     Severity,
-    judge_brokers,
-    judge_quorum,
-    judge_topics,
+    find_broker_problems,
+    find_quorum_problems,
+    find_topic_problems,
 )
 from distributedlog.cli.output import output_option, print_json, print_line
-from distributedlog.cli.topic.session import cluster_options, run
-from distributedlog.client.admin import Admin
+from distributedlog.cli.session import cluster_options, run
+from distributedlog.client.admin.admin import Admin
 
 EXIT_UNWELL = 1
 MIN_ISR = "min.insync.replicas"
@@ -37,21 +37,21 @@ def health(only_critical: bool, bootstrap: str, timeout_seconds: float, output: 
 
     async def work(admin: Admin) -> int:
         facts = await gather_facts(admin)
-        complaints = [
-            *judge_topics(facts.topics, await _min_isr(admin, facts)),
-            *judge_brokers(facts.view, facts.topics, facts.directories),
-            *judge_quorum(facts.quorum),
+        problems = [
+            *find_topic_problems(facts.topics, await _min_isr(admin, facts)),
+            *find_broker_problems(facts.view, facts.topics, facts.directories),
+            *find_quorum_problems(facts.quorum),
         ]
         if only_critical:
-            complaints = [each for each in complaints if each.severity is Severity.CRITICAL]
-        _show(facts, complaints, output)
-        return EXIT_UNWELL if complaints else 0
+            problems = [each for each in problems if each.severity is Severity.CRITICAL]
+        _show(facts, problems, output)
+        return EXIT_UNWELL if problems else 0
 
     return run(bootstrap, timeout_seconds, work)
 
 
 async def _min_isr(admin: Admin, facts: ClusterFacts) -> dict[str, int]:
-    """Asked only of the topics that may be short of it."""
+    """Asks only for the topics that may be short of it."""
     found = {}
     for topic in facts.topics:
         if any(each.is_under_replicated for each in topic.partitions):
@@ -61,29 +61,29 @@ async def _min_isr(admin: Admin, facts: ClusterFacts) -> dict[str, int]:
     return found
 
 
-def _show(facts: ClusterFacts, complaints: list[Complaint], output: str) -> None:
-    critical = sum(each.severity is Severity.CRITICAL for each in complaints)
+def _show(facts: ClusterFacts, problems: list[Problem], output: str) -> None:
+    critical = sum(each.severity is Severity.CRITICAL for each in problems)
     if output == "json":
-        for each in complaints:
-            print_json({"type": "complaint", **each._asdict(), "severity": each.severity.value})
+        for each in problems:
+            print_json({"type": "problem", **each._asdict(), "severity": each.severity.value})
         print_json(
             {
                 "type": "health",
-                "state": "critical" if critical else "warning" if complaints else "well",
+                "state": "critical" if critical else "warning" if problems else "well",
                 "critical": critical,
-                "warnings": len(complaints) - critical,
+                "warnings": len(problems) - critical,
                 "brokers": len(facts.view.brokers),
                 "topics": len(facts.topics),
                 "partitions": facts.partition_count,
             }
         )
         return
-    for each in complaints:
+    for each in problems:
         print_line(f"{each.severity.value:<9} {each.subject}: {each.message}; {each.advice}")
     looked = (
         f"{len(facts.view.brokers)} brokers, {len(facts.topics)} topics, {facts.partition_count} partitions"
     )
-    if complaints:
-        print_line(f"{critical} critical, {len(complaints) - critical} warnings; {looked}")
+    if problems:
+        print_line(f"{critical} critical, {len(problems) - critical} warnings; {looked}")
     else:
         print_line(f"well: {looked}")

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import click
 
 from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line, show_size
-from distributedlog.cli.topic.session import cluster_options, run
-from distributedlog.client.admin import Admin
-from distributedlog.client.cluster_admin import FeaturesView, QuorumView
-from distributedlog.client.log_admin import LogDirView
+from distributedlog.cli.session import cluster_options, run
+from distributedlog.client.admin.admin import Admin
+from distributedlog.client.admin.cluster import FeaturesView, QuorumView
+from distributedlog.client.admin.log_dirs import LogDirView
 from distributedlog.client.view import ClusterView, TopicView
 from distributedlog.model.errors import DlogError
 
@@ -29,7 +29,7 @@ class ClusterFacts:
         return sum(len(topic.partitions) for topic in self.topics)
 
     def size_of(self, node_id: int) -> int | None:
-        """What a broker has on its disks, if it says so."""
+        """Returns what a broker has on its disks, if it says so."""
         found = self.directories.get(node_id)
         if found is None or isinstance(found, DlogError):
             return None

@@ -6,9 +6,9 @@ from typing import Any, Final, TypeVar
 import click
 
 from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line, warn
-from distributedlog.cli.topic.session import cluster_options, run
-from distributedlog.client.admin import Admin
-from distributedlog.client.quota_admin import QuotaChange, QuotaEntity
+from distributedlog.cli.session import cluster_options, run
+from distributedlog.client.admin.admin import Admin
+from distributedlog.client.admin.quotas import QuotaChange, QuotaEntity
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -71,7 +71,7 @@ def group() -> None:
 @cluster_options
 @output_option
 def list_quotas(bootstrap: str, timeout_seconds: float, output: str) -> int:
-    """Which quotas there are, and whose.
+    """List the quotas there are, and whose they are.
 
     \b
     dlog cluster quotas list

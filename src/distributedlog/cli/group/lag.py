@@ -1,22 +1,23 @@
-"""`dlog group lag`.  How lag is counted: `client/group_lag`."""
+"""`dlog group lag`.  How lag is counted: `client/admin/group_lag`."""
 
+import time
 from collections.abc import Mapping
 
 import click
 
 from distributedlog.cli.group.session import check_group_ids, on_groups
-from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line
-from distributedlog.cli.topic.ranges import ISOLATIONS
-from distributedlog.cli.topic.session import cluster_options
-from distributedlog.client.group_admin import GroupAdmin, GroupView
-from distributedlog.client.group_lag import COUNTED_BYTES_MAX, Lag, lag_of
+from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line, show_seconds
+from distributedlog.cli.records.ranges import ISOLATIONS
+from distributedlog.cli.session import cluster_options
+from distributedlog.client.admin.group_lag import COUNTED_BYTES_MAX, Lag, measure_lag
+from distributedlog.client.admin.groups import GroupAdmin, GroupView
 from distributedlog.client.options import MIB
 from distributedlog.model.errors import GroupNotFoundError, UnknownTopicError
 from distributedlog.model.ids import TopicPartition, check_topic_name
 
-COLUMNS = columns("topic<24 partition>9 position>12 end>12 lag>12 client<16")
+COLUMNS = columns("topic<24 partition>9 committed>12 end>12 lag>12 behind>10 client<16")
 OTHER_NAMES = {"read_committed": "committed", "read_uncommitted": "uncommitted"}
-"""As Kafka's clients call them."""
+"""The names that Kafka's clients have for them."""
 
 
 @click.command()
@@ -51,11 +52,11 @@ def lag(
     timeout_seconds: float,
     output: str,
 ) -> int:
-    """Where groups stand in each partition, and how many records they have still to read.
+    """Show the committed offsets of groups, and their lag in records.
 
     Records are counted: markers of transactions, aborted records and what compaction has removed are not
     among them.  Where there is more than --count-mib to look at, the rest is counted by offsets, and a `≤`
-    before the lag says so.
+    before the lag says so.  `behind` is how old the first record that is left is, by its timestamp.
 
     \b
     dlog group lag billing
@@ -68,7 +69,7 @@ def lag(
         for group_id in wanted:
             view = await _described(groups, group_id)
             places = await _positions(groups, group_id, view, only)
-            found = await lag_of(
+            found = await measure_lag(
                 groups.cluster,
                 places,
                 isolation=ISOLATIONS[OTHER_NAMES.get(isolation, isolation)],
@@ -85,7 +86,8 @@ def lag(
 
 
 async def _described(groups: GroupAdmin, group_id: str) -> GroupView | None:
-    """None for one whose coordinator knows positions only, and for one that is not there."""
+    """Returns the description; None for a group whose coordinator knows committed offsets only, or that is
+    not there."""
     try:
         return await groups.describe_group(group_id)
     except GroupNotFoundError:
@@ -95,7 +97,7 @@ async def _described(groups: GroupAdmin, group_id: str) -> GroupView | None:
 async def _positions(
     groups: GroupAdmin, group_id: str, view: GroupView | None, only: set[str]
 ) -> dict[TopicPartition, int | None]:
-    """Where it stands, and what its members own without a position yet."""
+    """Returns the committed offset of each partition; None where members own one without."""
     stored = await groups.offsets(group_id).fetch()
     if view is None and not stored:
         raise GroupNotFoundError(f"there is no group {group_id!r}")
@@ -120,7 +122,7 @@ def _owners(view: GroupView | None) -> Mapping[TopicPartition, tuple[str, str]]:
 
 
 def _print_json(group_id: str, view: GroupView | None, found: Mapping[TopicPartition, Lag]) -> None:
-    owners = _owners(view)
+    owners, now_ms = _owners(view), _now_ms()
     for partition, each in found.items():
         member, client = owners.get(partition, (None, None))
         print_json(
@@ -129,11 +131,12 @@ def _print_json(group_id: str, view: GroupView | None, found: Mapping[TopicParti
                 "group": group_id,
                 "topic": partition.topic,
                 "partition": partition.partition,
-                "position": each.position,
+                "position": each.committed_offset,
                 "start": each.start,
                 "end": each.end,
                 "lag": each.records,
                 "lag_is_exact": each.is_exact,
+                "lag_seconds": each.seconds_at(now_ms),
                 "member": member,
                 "client": client,
             }
@@ -153,14 +156,27 @@ def _print_json(group_id: str, view: GroupView | None, found: Mapping[TopicParti
 
 
 def _print_table(view: GroupView | None, found: Mapping[TopicPartition, Lag]) -> None:
-    owners, table = _owners(view), TextTable(COLUMNS)
+    owners, table, now_ms = _owners(view), TextTable(COLUMNS), _now_ms()
     for partition, each in found.items():
         client = owners.get(partition, (None, None))[1]
-        table.row(partition.topic, partition.partition, each.position, each.end, show_lag(each), client)
+        behind = show_seconds(each.seconds_at(now_ms))
+        table.row(
+            partition.topic,
+            partition.partition,
+            each.committed_offset,
+            each.end,
+            show_lag(each),
+            behind,
+            client,
+        )
     known = [each for each in found.values() if each.records is not None]
     mark = "" if all(each.is_exact for each in known) else "≤ "
     total = sum(each.records or 0 for each in known)
     print_line(f"{mark}{total} record{'' if total == 1 else 's'} to read in {len(found)} partition(s)")
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def show_lag(lag: Lag) -> str | None:

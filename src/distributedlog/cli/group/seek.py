@@ -18,15 +18,15 @@ from typing import NamedTuple
 
 import click
 
+from distributedlog.cli.exit_codes import NotFoundError
 from distributedlog.cli.group.session import GroupInUseError, check_group_ids, on_groups
-from distributedlog.cli.moments import Moment
 from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line, warn
-from distributedlog.cli.refusals import NotThereError
-from distributedlog.cli.topic.session import cluster_options
-from distributedlog.client.group_admin import GroupAdmin, is_refused_for_members
-from distributedlog.client.group_offsets import Position
+from distributedlog.cli.session import cluster_options
+from distributedlog.cli.timestamps import TimestampType
+from distributedlog.client.admin.group_offsets import OffsetAndMetadata
+from distributedlog.client.admin.groups import GroupAdmin, is_refused_for_members
+from distributedlog.client.offset_specs import BEGINNING, EARLIEST, END, LATEST, AtTime, OffsetSpec
 from distributedlog.client.offsets import list_offsets, resolve
-from distributedlog.client.places import BEGINNING, EARLIEST, END, LATEST, AtTime, Place
 from distributedlog.model.errors import DlogError, GroupNotFoundError
 from distributedlog.model.ids import TopicPartition, check_topic_name
 
@@ -63,7 +63,7 @@ class Target(NamedTuple):
     """One of the ways to say where to."""
 
     offset: int | None
-    place: Place | None
+    place: OffsetSpec | None
     shift: int | None
 
 
@@ -83,11 +83,11 @@ class Move(NamedTuple):
     metavar="TOPIC[:P,…]",
     help="Which topic, or which partitions of it; may be repeated.",
 )
-@click.option("--all-topics", is_flag=True, help="Every partition in which the group has a position.")
+@click.option("--all-topics", is_flag=True, help="Every partition in which the group has a committed offset.")
 @click.option("--to-offset", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Go on at that offset.")
 @click.option(
     "--to-time",
-    type=Moment(),
+    type=TimestampType(),
     metavar="TIME",
     help="Go on at that time: 2026-01-31T12:00, -10m, or ms since 1970.",
 )
@@ -141,7 +141,7 @@ def _target(
     given = [to_offset is not None, to_time is not None, begin, end, shift is not None]
     if sum(given) != 1:
         raise click.UsageError("say where to, once: --to-offset, --to-time, --begin, --end or --shift")
-    place: Place | None = None
+    place: OffsetSpec | None = None
     if to_time is not None:
         place = AtTime(to_time)
     elif begin or end:
@@ -150,7 +150,7 @@ def _target(
 
 
 async def _check_empty(groups: GroupAdmin, group_id: str) -> None:
-    """A group that is not there yet may be given positions: it begins with them."""
+    """A group that is not there yet may be given committed offsets: it begins with them."""
     try:
         view = await groups.describe_group(group_id)
     except GroupNotFoundError:
@@ -166,12 +166,12 @@ async def _check_empty(groups: GroupAdmin, group_id: str) -> None:
 async def _places(
     groups: GroupAdmin,
     topics: tuple[Wanted, ...],
-    stored: Mapping[TopicPartition, Position],
+    stored: Mapping[TopicPartition, OffsetAndMetadata],
     group_id: str,
 ) -> list[TopicPartition]:
     if not topics:
         if not stored:
-            raise GroupNotFoundError(f"group {group_id!r} has no positions that could be moved")
+            raise GroupNotFoundError(f"group {group_id!r} has no committed offsets that could be moved")
         return sorted(stored)
     places: dict[TopicPartition, None] = {}
     for wanted in topics:
@@ -179,7 +179,7 @@ async def _places(
         known = {each.index for each in topic.partitions}
         unknown = [each for each in wanted.partitions if each not in known]
         if unknown:
-            raise NotThereError(
+            raise NotFoundError(
                 f"topic {wanted.topic!r} has no partition {unknown[0]}: it has {len(known)}, from 0"
             )
         places.update(
@@ -201,7 +201,7 @@ async def _moves(
     else:
         without = [str(each) for each in places if each not in before]
         if without:
-            raise click.UsageError(f"the group has no position in {without[0]} that could be shifted")
+            raise click.UsageError(f"the group has no committed offset in {without[0]} that could be shifted")
         wanted = {each: before[each] + (target.shift or 0) for each in places}
     moves = []
     for each in places:
@@ -217,7 +217,9 @@ async def _moves(
 
 async def _apply(groups: GroupAdmin, group_id: str, moves: list[Move]) -> None:
     try:
-        await groups.offsets(group_id).commit({each.partition: Position(each.after) for each in moves})
+        await groups.offsets(group_id).commit(
+            {each.partition: OffsetAndMetadata(each.after) for each in moves}
+        )
     except DlogError as error:
         if is_refused_for_members(error):
             raise GroupInUseError(

@@ -1,20 +1,20 @@
-"""What the commands on groups share: a cluster to ask, and plain errors."""
+"""What the commands on groups share: an admin client, and plain errors."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import click
 
-from distributedlog.cli.refusals import NotThereError
-from distributedlog.cli.topic.session import run
-from distributedlog.client.admin import Admin
-from distributedlog.client.group_admin import GroupAdmin
+from distributedlog.cli.exit_codes import NotFoundError
+from distributedlog.cli.session import run
+from distributedlog.client.admin.admin import Admin
+from distributedlog.client.admin.groups import GroupAdmin
 from distributedlog.groups.config import GROUP_ID_BYTES_MAX
 from distributedlog.model.errors import GroupNotFoundError
 
 
 class GroupInUseError(click.ClickException):
-    """It has members, and what was asked for is theirs to do."""
+    """The group has members, and the command needs a group without."""
 
     exit_code = 1
 
@@ -28,7 +28,7 @@ def on_groups(
         try:
             return await work(GroupAdmin(admin.cluster))
         except GroupNotFoundError as error:
-            raise NotThereError(f"{error}; 'dlog group list' shows those there are") from error
+            raise NotFoundError(f"{error}; 'dlog group list' shows those there are") from error
 
     return run(bootstrap, timeout_seconds, with_groups)
 

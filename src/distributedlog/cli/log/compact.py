@@ -18,28 +18,28 @@ import click
 from distributedlog.cli.locations import Location, PartitionDirectory, locate, selection_options
 from distributedlog.cli.log.index import circumstances_of
 from distributedlog.cli.output import output_option, print_json, print_line, show_size
-from distributedlog.cli.shadow import ShadowDisk
+from distributedlog.cli.scratch_disk import ScratchDisk
 from distributedlog.model.config import INT64_MAX, LogConfig
 from distributedlog.model.errors import ConfigError, CorruptLogError, DirectoryLockedError, InvalidRecordError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import Disk, SystemDisk
 from distributedlog.ports.randomness import SystemRandomness
-from distributedlog.records.record import decompress_records, record_spans
-from distributedlog.storage.compaction import (
+from distributedlog.records.record import decompress_records, find_record_spans
+from distributedlog.storage.compaction.log import (
     commit_compaction,
     plan_compaction,
     run_compaction,
 )
 from distributedlog.storage.files import Files
-from distributedlog.storage.findings import Severity
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import open_log
 from distributedlog.storage.scan import LocatedBatch
 from distributedlog.storage.segment import LOG_SUFFIX, file_name
 from distributedlog.storage.store import FOREVER_MS, LogStore
-from distributedlog.storage.verification import PartitionVerification, segment_bases
-from distributedlog.storage.verification_segment import walk_through
+from distributedlog.storage.verification.directory import PartitionVerification, segment_bases
+from distributedlog.storage.verification.findings import Severity
+from distributedlog.storage.verification.segment import walk_through
 
 DEFAULTS = {"cleanup.policy": "compact"}
 
@@ -134,7 +134,7 @@ def _opened(location: Location, config: LogConfig, *, dry_run: bool) -> Iterator
     with ExitStack() as stack:
         disk: Disk = SystemDisk()
         if dry_run:
-            disk = ShadowDisk(stack.enter_context(tempfile.TemporaryDirectory(prefix="dlog-dry-run-")))
+            disk = ScratchDisk(stack.enter_context(tempfile.TemporaryDirectory(prefix="dlog-dry-run-")))
         if location.data_directory is None:
             yield disk, [stack.enter_context(_open_alone(disk, location.partitions[0], config))]
         else:
@@ -158,7 +158,7 @@ def _refuse_keyless(each: PartitionDirectory) -> None:
         for batch in walk_through(log, 0, log.size()):
             if isinstance(batch, LocatedBatch) and not batch.header.is_control:
                 section = decompress_records(batch.window, batch.at, batch.header)
-                if any(span.key is None for span in record_spans(section, batch.header)):
+                if any(span.key is None for span in find_record_spans(section, batch.header)):
                     raise InvalidRecordError(
                         f"{each.label} has records without a key, the first in the batch at offset "
                         f"{batch.header.base_offset}; compaction would drop them: say --drop-keyless "
@@ -235,7 +235,7 @@ def _compact(opened: _OpenLog, disk: Disk, *, roll: bool) -> Outcome:
             break
         has_more = plan.first_dirty_offset < result.first_dirty_offset < plan.end_offset
         opened.note_clean(result.first_dirty_offset)
-        log.remove_doomed(FOREVER_MS)  # nobody else reads them
+        log.remove_deleted_files(FOREVER_MS)  # nobody else reads them
         outcome.runs += 1
         outcome.records_dropped += result.counts.records_before - result.counts.records_after
         outcome.tombstones_dropped += result.counts.tombstones_dropped

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import click
 
+from distributedlog.cli.exit_codes import NotFoundError
 from distributedlog.cli.locations import locate, selection_options
 from distributedlog.cli.log.show import (
     ABORTED_COLUMNS,
@@ -20,9 +21,9 @@ from distributedlog.cli.log.show import (
     TIME_COLUMNS,
     Printer,
 )
-from distributedlog.cli.moments import Moment
 from distributedlog.cli.output import output_option, warn
-from distributedlog.cli.refusals import NotThereError
+from distributedlog.cli.standard_output import check_stdout_open
+from distributedlog.cli.timestamps import TimestampType
 from distributedlog.model.errors import CorruptLogError, DlogError
 from distributedlog.ports.disk import SystemDisk
 from distributedlog.records.record import decode_batch
@@ -42,8 +43,8 @@ from distributedlog.storage.segment import (
     file_name,
 )
 from distributedlog.storage.txn_index import TransactionIndex
-from distributedlog.storage.verification import RAFT_SNAPSHOT_SUFFIX, is_stem, segment_bases
-from distributedlog.storage.verification_segment import (
+from distributedlog.storage.verification.directory import RAFT_SNAPSHOT_SUFFIX, is_stem, segment_bases
+from distributedlog.storage.verification.segment import (
     OFFSET_FORM,
     TIME_FORM,
     UnsoundPlace,
@@ -63,7 +64,7 @@ KNOWN_FILES = (LOG_SUFFIX, *DERIVED_SUFFIXES, LEADER_EPOCH_FILE)
 @click.option("--keys-only", is_flag=True, help="Records without their values and headers.")
 @click.option("--offset", type=click.IntRange(min=0), metavar="N", help="Begin at this offset.")
 @click.option(
-    "--from-time", type=Moment(), help="Begin with the first record of this time: 2026-01-31, -10m."
+    "--from-time", type=TimestampType(), help="Begin with the first record of this time: 2026-01-31, -10m."
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after so many rows.")
 @click.option(
@@ -92,6 +93,7 @@ def dump(
     dlog log dump data/orders-0 --records --offset 1000 -o json
     dlog log dump data/orders-0/00000000000000000000.index
     """
+    check_stdout_open()
     printer = Printer(as_json=output == "json", keys_only=keys_only)
     dumping = Dump(printer, with_records or keys_only, offset or 0, from_time, limit or sys.maxsize)
     if os.path.isfile(path):
@@ -258,7 +260,7 @@ class Dump:
     def _small(self, path: str) -> bytes:
         data = self._files.read_small(path)
         if data is None:
-            raise NotThereError(f"there is no file {path}")
+            raise NotFoundError(f"there is no file {path}")
         return data
 
 

@@ -13,9 +13,9 @@ from distributedlog.model.errors import CorruptLogError
 from distributedlog.ports.disk import SystemDisk
 from distributedlog.storage.checkpoints import LOCK_FILE
 from distributedlog.storage.files import Files
-from distributedlog.storage.findings import Circumstances
-from distributedlog.storage.reindexing import IndexChange, reindex
-from distributedlog.storage.verification import DirectoryVerification
+from distributedlog.storage.repair.reindexing import IndexChange, reindex
+from distributedlog.storage.verification.directory import DirectoryVerification
+from distributedlog.storage.verification.findings import Circumstances
 
 EXIT_UNSOUND = 1
 

@@ -27,7 +27,7 @@ from distributedlog.storage.epochs import EpochEntry
 from distributedlog.storage.producers import ProducerState
 from distributedlog.storage.scan import LocatedBatch
 from distributedlog.storage.txn_index import AbortedTransaction
-from distributedlog.storage.verification_segment import UnsoundPlace
+from distributedlog.storage.verification.segment import UnsoundPlace
 
 BATCH_COLUMNS = columns(
     "position>10 offsets<15 records>7 bytes>8 epoch>5 newest<24 codec<6 producer<12 flags<5"
@@ -68,7 +68,7 @@ def batch_fields(batch: LocatedBatch) -> dict[str, Any]:
 
 
 def control_fields(batch: LocatedBatch) -> dict[str, Any]:
-    """What a control batch says, as far as it ends a transaction."""
+    """Returns what a control batch says, as far as it ends a transaction."""
     try:
         marker = read_end_marker(batch.window, batch.at, batch.header)
     except DlogError:

@@ -16,9 +16,9 @@ from distributedlog.cli.output import output_option, print_json, print_line, sho
 from distributedlog.cli.progress import progress_bar
 from distributedlog.ports.disk import SystemDisk
 from distributedlog.storage.files import Files
-from distributedlog.storage.findings import Circumstances, Finding, Progress, Severity, Totals
 from distributedlog.storage.segment import LOG_SUFFIX
-from distributedlog.storage.verification import DirectoryVerification, PartitionVerification
+from distributedlog.storage.verification.directory import DirectoryVerification, PartitionVerification
+from distributedlog.storage.verification.findings import Circumstances, Finding, Progress, Severity, Totals
 
 EXIT_DAMAGED = 1
 STATES = {Severity.DAMAGE: "damaged", Severity.REPAIRABLE: "repairable"}

@@ -1,11 +1,12 @@
-"""Which project a command means: `--project DIR`, or the one it is called in."""
+"""Which project a command means: `--project DIR`, or the one it is called in; and which cluster."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from distributedlog.cli.refusals import EXISTING_DIRECTORY
+from distributedlog.cli.exit_codes import EXISTING_DIRECTORY
+from distributedlog.cli.session import bootstrap_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -21,3 +22,7 @@ def project_option(command: Command) -> Command:
         metavar="DIR",
         help="The pipeline's directory.",
     )(command)
+
+
+project_bootstrap_option = bootstrap_option(".  [default: as the project says]", default=None)
+"""The option --bootstrap of a command on a project, which names brokers itself."""

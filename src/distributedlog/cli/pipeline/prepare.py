@@ -3,6 +3,7 @@
 import click
 
 from distributedlog.cli.output import print_line
+from distributedlog.cli.pipeline.spark_errors import explained
 
 
 @click.command()
@@ -15,14 +16,10 @@ def prepare(anew: bool) -> int:
     \b
     dlog pipeline prepare
     """
-    from distributedlog.cli.pipeline.run import NoSparkError
-    from distributedlog.model.errors import SparkNotReadyError
     from distributedlog.pipelines.archive import make_archive
 
-    try:
+    with explained():
         path, is_new = make_archive(anew=anew)
-    except SparkNotReadyError as error:
-        raise NoSparkError(str(error)) from error
     print_line(path)
     if not is_new:
         click.echo("it was there already; --anew makes it again", err=True)

@@ -2,8 +2,8 @@
 
 import click
 
-from distributedlog.cli.confirming import check_can_ask, confirm
-from distributedlog.cli.output import print_line
+from distributedlog.cli.confirmation import confirm, require_terminal
+from distributedlog.cli.output import print_line, warn
 from distributedlog.cli.pipeline.places import project_option
 
 
@@ -11,7 +11,8 @@ from distributedlog.cli.pipeline.places import project_option
 @project_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask whether it is meant.")
 def reset(where: str, yes: bool) -> int:
-    """Remove the pipeline's tables, its checkpoints and its history: the next run begins anew.
+    """Remove the pipeline's tables, its checkpoints, its history, and the offsets that it has told consumer
+    groups: the next run begins anew.
 
     Topics stay as they are.  What the next run sends to topics it sends a second time.
 
@@ -19,12 +20,18 @@ def reset(where: str, yes: bool) -> int:
     dlog pipeline reset
     dlog pipeline reset -p shop --yes
     """
+    from distributedlog.pipelines.groups import forget_offsets
+    from distributedlog.pipelines.history import read_history
     from distributedlog.pipelines.project import find_project, reset_project
+    from distributedlog.pipelines.status import fold
 
     project = find_project(where)
     if not yes:
-        check_can_ask("tables and checkpoints are gone for good")
+        require_terminal("tables and checkpoints are gone for good")
         confirm(f"Remove all tables and checkpoints of {project.name}?")
+    known = fold(read_history(project.history_path))
     for path in reset_project(project):
         print_line(path)
+    for removed in forget_offsets(known, warn):
+        print_line(removed)
     return 0

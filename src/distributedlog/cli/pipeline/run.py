@@ -7,6 +7,8 @@
 | 2         | wrong usage, or the project's settings are wrong                                 |
 | 3         | no cluster, no Java, Spark did not start, another process runs this project      |
 
+With `--every` the reason of each failed run is told on stderr as it ends.
+
 Ctrl-C and SIGTERM let the run that is going on finish; a second one stops at once, which is safe too: what
 was not committed is done again by the next run.
 """
@@ -18,59 +20,39 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distributedlog.cli.output import TextTable, columns, output_option, print_json, show_time
-from distributedlog.cli.overrides import parse_pairs
-from distributedlog.cli.pipeline.places import project_option
-from distributedlog.cli.topic.session import BOOTSTRAP_VARIABLE, NoClusterError
+from distributedlog.cli.key_values import parse_pairs
+from distributedlog.cli.output import TextTable, columns, output_option, print_json, show_time, warn
+from distributedlog.cli.pipeline.durations import Duration
+from distributedlog.cli.pipeline.places import project_bootstrap_option, project_option
+from distributedlog.cli.pipeline.spark_errors import explained
+from distributedlog.cli.progress import live_line
+from distributedlog.cli.session import NoClusterError
 
 if TYPE_CHECKING:
-    from distributedlog.pipelines.runner import RunOutcome
+    from distributedlog.pipelines.runner import RunOutcome, RunProgress
 
-EVERY_SECONDS_MAX = 86_400.0
+ENDED = frozenset({"completed", "failed", "skipped", "excluded"})
 HEADING = "run>5 started<24 state<10 rows>12 batches>7 seconds>8"
-
-
-class NoSparkError(click.ClickException):
-    exit_code = 3
 
 
 class RunFailedError(click.ClickException):
     exit_code = 1
-
-
-class Seconds(click.ParamType[float]):
-    """10s, 500ms, 2m, 1h, or a number of seconds."""
-
-    name = "time"
-    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}  # noqa: RUF012 (never changed)
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        text = str(value).strip()
-        number, unit = text, "s"
-        for each in self.units:
-            if text.endswith(each) and text[: -len(each)][-1:].isdigit():
-                number, unit = text[: -len(each)], each
-                break
-        try:
-            seconds = float(number) * self.units[unit]
-        except ValueError:
-            self.fail(f"{text!r} is no time: write 10s, 500ms, 2m or 1h", param, ctx)
-        if not 0 <= seconds <= EVERY_SECONDS_MAX:
-            self.fail(f"{text!r} is not between 0 and a day", param, ctx)
-        return seconds
+    is_quoting = True
+    """Whether the message quotes the definitions: the line that is wrong, with a mark below it."""
 
 
 @click.command()
 @project_option
 @click.option("--once", is_flag=True, help="One run, until all that is there has been read (the default).")
 @click.option(
-    "--every", "every_seconds", type=Seconds(), metavar="TIME", help="Again and again, so far apart: 10s, 1m."
+    "--every",
+    "every_seconds",
+    type=Duration(),
+    metavar="TIME",
+    help="Again and again, so far apart: 10s, 1m.",
 )
 @click.option("--master", metavar="URL", help="Where Spark runs.  [default: local[*], in this process]")
-@click.option(
-    "-b", "--bootstrap", envvar=BOOTSTRAP_VARIABLE, show_envvar=True, metavar="HOST:PORT,…",
-    help="Some of the cluster's brokers.  [default: as the project says]",
-)  # fmt: skip
+@project_bootstrap_option
 @click.option(
     "--conf", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."
 )
@@ -80,6 +62,11 @@ class Seconds(click.ParamType[float]):
 @click.option(
     "--failures", "failures_max", type=click.IntRange(1), default=5, show_default=True,
     metavar="N", help="With --every: give up after so many failed runs in a row.",
+)  # fmt: skip
+@click.option(
+    "--compact-files", type=click.IntRange(2, 1_000_000), metavar="N",
+    help="Between runs, merge the files of tables that have so many small ones."
+    "  [default: as the project says, dlog.compact.files]",
 )  # fmt: skip
 @output_option
 def run(
@@ -91,6 +78,7 @@ def run(
     settings: tuple[str, ...],
     full_refresh: tuple[str, ...],
     failures_max: int,
+    compact_files: int | None,
     output: str,
 ) -> int:
     """Run the pipeline: every flow reads what is there since the last run, and stops.
@@ -105,45 +93,61 @@ def run(
     """
     if once and every_seconds is not None:
         raise click.UsageError("--once and --every contradict each other.")
-    from distributedlog.model.errors import BrokerUnreachableError, SparkNotReadyError
+    from distributedlog.model.errors import BrokerUnreachableError
     from distributedlog.pipelines.project import find_project
     from distributedlog.pipelines.runner import Runner, run_loop
 
     project = find_project(where)
-    show = _Lines(output)
+    show = _Lines(output, tells_failures=every_seconds is not None)
     stopping = threading.Event()
-    try:
-        with (
-            Runner(
-                project,
-                master=master,
-                bootstrap=bootstrap,
-                config=parse_pairs(settings, "--conf", example="spark.driver.memory=2g"),
-            ) as runner,
-            _Signals(stopping),
-        ):
-            if every_seconds is None:
-                outcome = runner.run_once(full_refresh)
-                show(outcome)
-            else:
-                outcome = run_loop(runner, every_seconds, stopping, show, failures_max, full_refresh)
-    except BrokerUnreachableError as error:
-        raise NoClusterError(
-            f"{error}; start one with `dlog dev`, or name another with --bootstrap"
-        ) from error
-    except SparkNotReadyError as error:
-        raise NoSparkError(str(error)) from error
+    runner = Runner(
+        project,
+        master=master,
+        bootstrap=bootstrap,
+        config=parse_pairs(settings, "--conf", example="spark.driver.memory=2g"),
+        warn=warn,
+        compact_files=compact_files,
+    )
+    with explained(), live_line(lambda: spell_progress(runner.progress)), runner, _Signals(stopping):
+        if every_seconds is None:
+            outcome = runner.run_once(full_refresh)
+            show(outcome)
+        else:
+            outcome = run_loop(runner, every_seconds, stopping, show, failures_max, full_refresh)
+    if isinstance(outcome.cause, BrokerUnreachableError):
+        raise NoClusterError(f"run {outcome.run} failed: {outcome.error}")
     if outcome.error is not None:
         raise RunFailedError(
-            f"run {outcome.run} failed: {outcome.error} (more in {project.state_directory}/spark.log)"
+            f"run {outcome.run} failed: {outcome.error}\n(more in {project.state_directory}/spark.log)"
         )
     return 0
 
 
-class _Lines:
-    """A line for each run, as it ends."""
+def spell_progress(progress: "RunProgress") -> str:
+    """Returns what is going on, in one line."""
+    if not progress.is_started:
+        return "starting Spark"
+    if not progress.is_running:
+        return f"run {progress.run} is over; waiting for the next"
+    flows = [name for name, state in progress.flow_states.items() if state == "running"]
+    done = sum(state in ENDED for state in progress.flow_states.values())
+    parts = [
+        f"run {progress.run}",
+        f"{done} of {len(progress.flow_states)} flows done",
+        f"{progress.rows:,} rows in {progress.batches} batches",
+    ]
+    if progress.lag is not None:
+        parts.append(f"{progress.lag:,} records behind")
+    if flows:
+        parts.append(", ".join(flows))
+    return "; ".join(parts)
 
-    def __init__(self, output: str) -> None:
+
+class _Lines:
+    """A line for each run, as it ends; with `tells_failures` what went wrong in it, on stderr."""
+
+    def __init__(self, output: str, *, tells_failures: bool) -> None:
+        self._tells_failures = tells_failures
         self._table = TextTable(columns(HEADING)) if output == "table" else None
 
     def __call__(self, outcome: "RunOutcome") -> None:
@@ -172,6 +176,8 @@ class _Lines:
                 }
             )
         sys.stdout.flush()
+        if self._tells_failures and outcome.error is not None:
+            warn(f"run {outcome.run} failed: {outcome.error}")
 
 
 class _Signals:

@@ -16,31 +16,33 @@ from distributedlog.cli.output import (
     output_option,
     print_json,
     print_line,
+    print_text,
+    show_seconds,
     show_time,
-    warn,
 )
-from distributedlog.cli.pipeline.places import project_option
-from distributedlog.cli.topic.session import BOOTSTRAP_VARIABLE
+from distributedlog.cli.pipeline.measuring import measured
+from distributedlog.cli.pipeline.places import project_bootstrap_option, project_option
 
 if TYPE_CHECKING:
     from distributedlog.pipelines.project import Project
-    from distributedlog.pipelines.status import PipelineStatus
+    from distributedlog.pipelines.status import FlowLag, PipelineStatus
 
-HEADING = "flow<24 state<10 rows>12 last-batch>10 batch-time>10 too-late>8 lag>10 last-seen<24"
+HEADING = (
+    "flow<24 state<10 rows-in>12 rows-out>12 last-batch>10 batch-time>10 too-late>8 lag>10 behind>8"
+    " last-seen<24"
+)
 
 
 @click.command()
 @project_option
-@click.option(
-    "-b", "--bootstrap", envvar=BOOTSTRAP_VARIABLE, show_envvar=True, metavar="HOST:PORT,…",
-    help="Some of the cluster's brokers.  [default: as the project says]",
-)  # fmt: skip
+@project_bootstrap_option
 @click.option(
     "--plot", type=click.Path(dir_okay=False), metavar="FILE.png", help="Draw lag and rows over time."
 )
 @output_option
 def status(where: str, bootstrap: str | None, plot: str | None, output: str) -> int:
-    """Show what the pipeline has done: the last run, and of each flow rows, batch time, lag and last error.
+    """Show what the pipeline has done: the last run, and of each flow the rows it read and wrote, batch time,
+    lag in records and in time, and the last error.
 
     \b
     dlog pipeline status
@@ -52,9 +54,9 @@ def status(where: str, bootstrap: str | None, plot: str | None, output: str) -> 
 
     project = find_project(where)
     found = fold(read_history(project.history_path), is_running=is_running(project))
-    ends = _ends(found, bootstrap or project.bootstrap)
+    lags = measured(found, bootstrap or project.bootstrap)
     show = _show_json if output == "json" else _show_table
-    show(project, found, ends)
+    show(project, found, lags)
     if plot is not None:
         from distributedlog.pipelines.plot import draw
 
@@ -63,24 +65,7 @@ def status(where: str, bootstrap: str | None, plot: str | None, output: str) -> 
     return 1 if found.state in ("failed", "stopped") else 0
 
 
-def _ends(found: "PipelineStatus", bootstrap: str | None) -> dict[str, dict[int, int]] | None:
-    """None if nobody can be asked: the rest is shown all the same."""
-    positions = found.positions()
-    if not positions or bootstrap is None:
-        return None
-    from distributedlog.model.errors import DlogError
-    from distributedlog.pipelines.lag import topic_ends
-
-    try:
-        return topic_ends(bootstrap, list(positions))
-    except DlogError as error:
-        warn(f"the lag is not known: {error}")
-        return None
-
-
-def _show_table(project: "Project", found: "PipelineStatus", ends: dict[str, dict[int, int]] | None) -> None:
-    from distributedlog.pipelines.status import lag_of
-
+def _show_table(project: "Project", found: "PipelineStatus", lags: "dict[str | None, FlowLag]") -> None:
     took = ""
     if found.milliseconds_last is not None:
         took = f"; the last run took {found.milliseconds_last / 1000:.1f} s"
@@ -89,19 +74,19 @@ def _show_table(project: "Project", found: "PipelineStatus", ends: dict[str, dic
         print_line("")
     table = TextTable(columns(HEADING))
     for flow in found.flows.values():
-        behind = lag_of(flow.positions, ends) if flow.positions and ends is not None else None
+        lag = lags.get(flow.name)
         time_taken = f"{flow.milliseconds_last:,} ms" if flow.milliseconds_last is not None else None
         table.row(
-            flow.name, flow.state, f"{flow.rows:,}", f"{flow.rows_last:,}", time_taken,
-            f"{flow.rows_too_late:,}", behind if behind is None else f"{behind:,}", show_time(flow.time_ms),
+            flow.name, flow.state, f"{flow.rows:,}", f"{flow.rows_out:,}", f"{flow.rows_last:,}", time_taken,
+            f"{flow.rows_too_late:,}", lag and f"{lag.records:,}", lag and show_seconds(lag.seconds),
+            show_time(flow.time_ms),
         )  # fmt: skip
     if found.error:
-        print_line(f"\nlast error: {found.error}")
+        print_text(f"\nlast error: {found.error}")
 
 
-def _show_json(project: "Project", found: "PipelineStatus", ends: dict[str, dict[int, int]] | None) -> None:
-    from distributedlog.pipelines.status import lag_of
-
+def _show_json(project: "Project", found: "PipelineStatus", lags: "dict[str | None, FlowLag]") -> None:
+    whole = lags.get(None)
     print_json(
         {
             "type": "pipeline",
@@ -113,11 +98,13 @@ def _show_json(project: "Project", found: "PipelineStatus", ends: dict[str, dict
             "ended_ms": found.ended_ms,
             "milliseconds": found.milliseconds_last,
             "failures_in_a_row": found.failures_in_a_row,
-            "lag": lag_of(found.positions(), ends) if ends is not None else None,
+            "lag": whole and whole.records,
+            "lag_seconds": whole and whole.seconds,
             "error": found.error,
         }
     )
     for flow in found.flows.values():
+        lag = lags.get(flow.name)
         print_json(
             {
                 "type": "flow",
@@ -125,10 +112,13 @@ def _show_json(project: "Project", found: "PipelineStatus", ends: dict[str, dict
                 "state": flow.state,
                 "rows": flow.rows,
                 "rows_last": flow.rows_last,
+                "rows_out": flow.rows_out,
+                "rows_out_last": flow.rows_out_last,
                 "rows_too_late": flow.rows_too_late,
                 "batches": flow.batches,
                 "milliseconds": flow.milliseconds_last,
-                "lag": lag_of(flow.positions, ends) if flow.positions and ends is not None else None,
+                "lag": lag and lag.records,
+                "lag_seconds": lag and lag.seconds,
                 "positions": {topic: dict(each) for topic, each in flow.positions.items()},
                 "time_ms": flow.time_ms,
                 "error": flow.error,

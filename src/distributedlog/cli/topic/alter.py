@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import click
 
 from distributedlog.cli.output import output_option, print_json, print_line, warn
-from distributedlog.cli.topic.creation import Setting
-from distributedlog.cli.topic.session import cluster_options, run
-from distributedlog.client.admin import Admin
-from distributedlog.client.config_admin import ConfigEntry, edits, of_topic
+from distributedlog.cli.session import cluster_options, run
+from distributedlog.cli.topic.create import Setting
+from distributedlog.client.admin.admin import Admin
+from distributedlog.client.admin.configs import ConfigEntry, edits, of_topic
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import check_topic_name
-from distributedlog.model.near import did_you_mean
+from distributedlog.model.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of one setting, or of the number of partitions."""
+    """The change of one setting, or of the number of partitions."""
 
     name: str
     before: str | None
@@ -97,7 +97,8 @@ def alter(
 
 
 def _check_known(known: set[str], to_unset: tuple[str, ...]) -> None:
-    """What is unset and was never there would go unnoticed; a cluster refuses only to set it."""
+    """Raises for what is unset and was never there: that would go unnoticed, as a cluster refuses only to set
+    it."""
     unknown = [name for name in to_unset if known and name not in known]
     if unknown:
         meant = did_you_mean(unknown[0], known, f"known are {', '.join(sorted(known))}")
@@ -107,7 +108,7 @@ def _check_known(known: set[str], to_unset: tuple[str, ...]) -> None:
 def _setting_changes(
     configs: tuple[ConfigEntry, ...], to_set: dict[str, str], to_unset: tuple[str, ...]
 ) -> list[Change]:
-    """What differs from what the topic has of its own."""
+    """Returns what differs from what the topic has of its own."""
     own = {each.name: each.value for each in configs if each.is_set_on_topic}
     wanted: dict[str, str | None] = {**to_set, **dict.fromkeys(to_unset)}
     return [Change(name, own.get(name), value) for name, value in wanted.items() if own.get(name) != value]

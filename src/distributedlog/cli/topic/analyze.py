@@ -23,8 +23,8 @@ from distributedlog.cli.output import (
     show_time,
 )
 from distributedlog.cli.progress import count_bar
-from distributedlog.cli.topic.figures import Figures
-from distributedlog.cli.topic.ranges import (
+from distributedlog.cli.records.figures import Figures
+from distributedlog.cli.records.ranges import (
     ISOLATIONS,
     OffsetSpan,
     TopicRange,
@@ -32,9 +32,9 @@ from distributedlog.cli.topic.ranges import (
     read_range,
     resolve_range,
 )
-from distributedlog.cli.topic.session import cluster_options, run
-from distributedlog.client.admin import Admin
-from distributedlog.client.places import Place
+from distributedlog.cli.session import cluster_options, run
+from distributedlog.client.admin.admin import Admin
+from distributedlog.client.offset_specs import OffsetSpec
 from distributedlog.model.ids import TopicPartition, check_topic_name
 
 SAMPLE_DEFAULT: Final = 100_000
@@ -61,8 +61,8 @@ def analyze(
     topic: str,
     is_full: bool,
     sample: int,
-    start: Place,
-    end: Place,
+    start: OffsetSpec,
+    end: OffsetSpec,
     partitions: tuple[int, ...],
     isolation: str,
     bootstrap: str,
@@ -139,7 +139,7 @@ class Report:
 
     @property
     def _rate(self) -> float | None:
-        """Of a sample nothing can be said about it."""
+        """The rate, or None: of a sample nothing can be said about it."""
         figures = self._figures
         return round(figures.records / figures.seconds, 3) if self._is_full and figures.seconds else None
 
@@ -175,7 +175,7 @@ class Report:
                 "size_p95_bytes": figures.sizes.at(0.95),
                 "size_p99_bytes": figures.sizes.at(0.99),
                 "largest": [each._asdict() for each in figures.largest],
-                "keyless_records": figures.keyless,
+                "find_keyless_records": figures.keyless,
                 "tombstones": figures.tombstones,
                 "records_with_headers": figures.with_headers,
                 "keys": figures.keys.distinct,

@@ -3,6 +3,8 @@
 Without --to it goes on until Ctrl-C.  --to and -e stop each partition at an offset that is fixed when the
 command starts, so that it ends also under a writer that does not.  Output is flushed whenever there is
 nothing more to print at once.
+
+Records go into a pipe or a file byte for byte; on a terminal their control characters are escaped.
 """
 
 import sys
@@ -10,6 +12,7 @@ from collections.abc import Callable
 
 import click
 
+from distributedlog.cli.escaping import escape_bytes
 from distributedlog.cli.output import (
     TextTable,
     columns,
@@ -17,17 +20,18 @@ from distributedlog.cli.output import (
     show_bytes,
     show_time,
 )
-from distributedlog.cli.topic.formats import compile_format
-from distributedlog.cli.topic.options import partitions_option
-from distributedlog.cli.topic.parsing import record_fields
-from distributedlog.cli.topic.places import PlaceType
-from distributedlog.cli.topic.ranges import ISOLATIONS, POLL_MS, topic_partitions
-from distributedlog.cli.topic.session import cluster_options, run
-from distributedlog.client.admin import Admin
+from distributedlog.cli.records.formats import compile_format
+from distributedlog.cli.records.offset_specs import OffsetSpecType
+from distributedlog.cli.records.options import partitions_option
+from distributedlog.cli.records.parsing import record_fields
+from distributedlog.cli.records.ranges import ISOLATIONS, POLL_MS, topic_partitions
+from distributedlog.cli.session import cluster_options, run
+from distributedlog.cli.standard_output import check_stdout_open
+from distributedlog.client.admin.admin import Admin
 from distributedlog.client.consumer import Consumer
 from distributedlog.client.fetcher import Fetched, FetchOptions
+from distributedlog.client.offset_specs import END, OffsetSpec
 from distributedlog.client.offsets import resolve
-from distributedlog.client.places import END, Place
 from distributedlog.model.ids import TopicPartition, check_topic_name
 from distributedlog.records.record import Record
 
@@ -42,7 +46,7 @@ Show = Callable[[TopicPartition, Record], None]
 @click.option(
     "--from",
     "start",
-    type=PlaceType(),
+    type=OffsetSpecType(),
     default="beginning",
     show_default=True,
     metavar="PLACE",
@@ -50,7 +54,7 @@ Show = Callable[[TopicPartition, Record], None]
     "ago), 2026-01-31T12:00, @MILLISECONDS.",
 )
 @click.option(
-    "--to", "end", type=PlaceType(), metavar="PLACE", help="Where to stop, short of it; as for --from."
+    "--to", "end", type=OffsetSpecType(), metavar="PLACE", help="Where to stop, short of it; as for --from."
 )
 @click.option(
     "-e", "--exit", "until_end", is_flag=True, help="Stop at what is the end now; the same as --to end."
@@ -82,8 +86,8 @@ Show = Callable[[TopicPartition, Record], None]
 )
 def consume(
     topic: str,
-    start: Place,
-    end: Place | None,
+    start: OffsetSpec,
+    end: OffsetSpec | None,
     until_end: bool,
     count: int | None,
     partitions: tuple[int, ...],
@@ -109,6 +113,7 @@ def consume(
     show = _printer(template, output, show_null=show_null)
     level = ISOLATIONS[isolation]
     check_topic_name(topic)
+    check_stdout_open()
 
     async def work(admin: Admin) -> None:
         wanted = await topic_partitions(admin, topic, partitions)
@@ -170,7 +175,8 @@ def _printer(template: str | None, output: str | None, *, show_null: bool) -> Sh
             show_bytes(record.value),
             ", ".join(f"{each.key}={show_bytes(each.value)}" for each in record.headers) or None,
         )
-    form = compile_format(template or VALUES, b"NULL" if show_null else b"")
+    escape = escape_bytes if sys.stdout.isatty() else None
+    form = compile_format(template or VALUES, b"NULL" if show_null else b"", escape=escape)
     write = sys.stdout.buffer.write
 
     def show(partition: TopicPartition, record: Record) -> None:

@@ -11,15 +11,15 @@ from collections.abc import Callable
 
 import click
 
+from distributedlog.cli.exit_codes import EXISTING_FILE
 from distributedlog.cli.output import print_json, warn
-from distributedlog.cli.refusals import EXISTING_FILE
-from distributedlog.cli.topic.formats import unescaped
-from distributedlog.cli.topic.lines import InputError, read_lines
-from distributedlog.cli.topic.options import compression_option
-from distributedlog.cli.topic.parsing import Addressed, parse_json, parse_plain
-from distributedlog.cli.topic.ranges import topic_partitions
-from distributedlog.cli.topic.session import cluster_options, run
-from distributedlog.client.admin import Admin
+from distributedlog.cli.records.formats import unescaped
+from distributedlog.cli.records.lines import InputError, read_lines
+from distributedlog.cli.records.options import compression_option
+from distributedlog.cli.records.parsing import Addressed, parse_json, parse_plain
+from distributedlog.cli.records.ranges import topic_partitions
+from distributedlog.cli.session import cluster_options, run
+from distributedlog.client.admin.admin import Admin
 from distributedlog.client.producer import ACKS_ALL, BatchReport, Producer, ProducerOptions
 from distributedlog.model.errors import DlogError, InvalidRecordError
 from distributedlog.model.ids import check_topic_name
@@ -198,7 +198,7 @@ class Counts:
         self.is_complete = False
         """The input was sent to its end."""
         self._delivered: dict[int, list[int]] = {}
-        """By partition: how many, the first offset and the last."""
+        """How many were delivered to each partition, the first offset and the last."""
         self._failed = 0
 
     def add(self, report: BatchReport) -> None:

@@ -16,10 +16,9 @@ import click
 
 from distributedlog.cli.output import output_option, print_json
 from distributedlog.cli.progress import count_bar
-from distributedlog.cli.topic.options import compression_option
-from distributedlog.cli.topic.pacing import Pace, Rate, RateType
-from distributedlog.cli.topic.produce import Counts
-from distributedlog.cli.topic.ranges import (
+from distributedlog.cli.records.options import compression_option
+from distributedlog.cli.records.pacing import Pace, Rate, RateType
+from distributedlog.cli.records.ranges import (
     ISOLATIONS,
     Portion,
     TopicRange,
@@ -28,19 +27,20 @@ from distributedlog.cli.topic.ranges import (
     resolve_range,
     topic_partitions,
 )
-from distributedlog.cli.topic.session import cluster_options, run
+from distributedlog.cli.session import cluster_options, run
+from distributedlog.cli.topic.produce import Counts
 from distributedlog.client.addresses import parse_bootstrap
-from distributedlog.client.admin import Admin
+from distributedlog.client.admin.admin import Admin
 from distributedlog.client.fetcher import FetchOptions
 from distributedlog.client.metadata import Cluster
-from distributedlog.client.places import Place
+from distributedlog.client.offset_specs import OffsetSpec
 from distributedlog.client.producer import Producer, ProducerOptions
 from distributedlog.model.ids import TopicPartition, check_topic_name
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import Record
 
 READ_BYTES = 256 * 1024
-"""Of a partition at a time: with many partitions all of them are in memory at once."""
+"""The bytes read of a partition at a time: with many partitions all of them are in memory at once."""
 
 
 @click.command()
@@ -79,8 +79,8 @@ def replay(
     stamp_now: bool,
     dst_bootstrap: str | None,
     compression: str,
-    start: Place,
-    end: Place,
+    start: OffsetSpec,
+    end: OffsetSpec,
     partitions: tuple[int, ...],
     isolation: str,
     bootstrap: str,

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 import click
 
-from distributedlog.cli.confirming import check_can_ask, confirm
+from distributedlog.cli.confirmation import confirm, require_terminal
 from distributedlog.cli.output import TextTable, columns, output_option, print_json
-from distributedlog.cli.topic.options import partitions_option
-from distributedlog.cli.topic.places import PlaceType
-from distributedlog.cli.topic.ranges import topic_partitions
-from distributedlog.cli.topic.session import cluster_options, run
-from distributedlog.client.admin import Admin
+from distributedlog.cli.records.offset_specs import OffsetSpecType
+from distributedlog.cli.records.options import partitions_option
+from distributedlog.cli.records.ranges import topic_partitions
+from distributedlog.cli.session import cluster_options, run
+from distributedlog.client.admin.admin import Admin
+from distributedlog.client.offset_specs import BEGINNING, END, OffsetSpec
 from distributedlog.client.offsets import resolve
-from distributedlog.client.places import BEGINNING, END, Place
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition, check_topic_name
 
@@ -23,7 +23,7 @@ COLUMNS = columns("partition>9 start-before>12 start-now>12 end>10 gone>10")
 @click.argument("topic")
 @click.option(
     "--before",
-    type=PlaceType(),
+    type=OffsetSpecType(),
     required=True,
     metavar="PLACE",
     help="Everything before it goes: an offset, end, -10 (all but the last ten of each partition), -7d, "
@@ -36,7 +36,7 @@ COLUMNS = columns("partition>9 start-before>12 start-now>12 end>10 gone>10")
 @output_option
 def trim(
     topic: str,
-    before: Place,
+    before: OffsetSpec,
     partitions: tuple[int, ...],
     dry_run: bool,
     yes: bool,
@@ -53,7 +53,7 @@ def trim(
     """
     check_topic_name(topic)
     if not (yes or dry_run):
-        check_can_ask("what is trimmed is gone for good")
+        require_terminal("what is trimmed is gone for good")
 
     async def work(admin: Admin) -> None:
         wanted = await topic_partitions(admin, topic, partitions)

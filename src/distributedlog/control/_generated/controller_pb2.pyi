@@ -126,32 +126,52 @@ class RegisterBrokerReply(_message.Message):
     def __init__(self, broker_epoch: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "metadata_offset", "want_fence", "want_shutdown", "data_loop_lag_ms")
+    __slots__ = ("broker_id", "broker_epoch", "metadata_offset", "want_fence", "want_shutdown", "data_loop_lag_ms", "applied_offset", "replica_faults")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     WANT_FENCE_FIELD_NUMBER: _ClassVar[int]
     WANT_SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
     DATA_LOOP_LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FAULTS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     metadata_offset: int
     want_fence: bool
     want_shutdown: bool
     data_loop_lag_ms: int
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., want_fence: bool = ..., want_shutdown: bool = ..., data_loop_lag_ms: _Optional[int] = ...) -> None: ...
+    applied_offset: int
+    replica_faults: _containers.RepeatedCompositeFieldContainer[ReplicaFault]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., want_fence: bool = ..., want_shutdown: bool = ..., data_loop_lag_ms: _Optional[int] = ..., applied_offset: _Optional[int] = ..., replica_faults: _Optional[_Iterable[_Union[ReplicaFault, _Mapping]]] = ...) -> None: ...
+
+class ReplicaFault(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "fault")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    fault: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., fault: _Optional[int] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("is_caught_up", "is_fenced", "in_controlled_shutdown", "should_shut_down")
+    __slots__ = ("is_caught_up", "is_fenced", "in_controlled_shutdown", "should_shut_down", "lease_offset", "settled_offset", "took_replica_faults")
     IS_CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
     IS_FENCED_FIELD_NUMBER: _ClassVar[int]
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
     SHOULD_SHUT_DOWN_FIELD_NUMBER: _ClassVar[int]
+    LEASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TOOK_REPLICA_FAULTS_FIELD_NUMBER: _ClassVar[int]
     is_caught_up: bool
     is_fenced: bool
     in_controlled_shutdown: bool
     should_shut_down: bool
-    def __init__(self, is_caught_up: bool = ..., is_fenced: bool = ..., in_controlled_shutdown: bool = ..., should_shut_down: bool = ...) -> None: ...
+    lease_offset: int
+    settled_offset: int
+    took_replica_faults: bool
+    def __init__(self, is_caught_up: bool = ..., is_fenced: bool = ..., in_controlled_shutdown: bool = ..., should_shut_down: bool = ..., lease_offset: _Optional[int] = ..., settled_offset: _Optional[int] = ..., took_replica_faults: bool = ...) -> None: ...
 
 class UnregisterBrokerRequest(_message.Message):
     __slots__ = ("broker_id",)

@@ -3,6 +3,7 @@
 from distributedlog.control._generated import controller_pb2 as pb
 from distributedlog.control.conversion.checks import Budget, text, uuid
 from distributedlog.controller.image import Endpoint, SupportedLevels
+from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.controller.requests import (
     AllocateProducerIdsRequest,
     HeartbeatReply,
@@ -67,6 +68,11 @@ def heartbeat(request: HeartbeatRequest) -> pb.HeartbeatRequest:
         want_fence=request.want_fence,
         want_shutdown=request.want_shutdown,
         data_loop_lag_ms=request.data_loop_lag_ms,
+        replica_faults=[
+            pb.ReplicaFault(topic_id=topic_id.bytes16, partition_id=partition_id, fault=fault)
+            for topic_id, partition_id, fault in request.replica_faults
+        ],
+        applied_offset=request.applied_offset,
     )
 
 
@@ -78,7 +84,13 @@ def heartbeat_from(message: pb.HeartbeatRequest, budget: Budget) -> HeartbeatReq
         want_fence=message.want_fence,
         want_shutdown=message.want_shutdown,
         data_loop_lag_ms=message.data_loop_lag_ms,
+        replica_faults=budget.each(message.replica_faults, _fault_from),
+        applied_offset=message.applied_offset if message.HasField("applied_offset") else None,
     )
+
+
+def _fault_from(message: pb.ReplicaFault) -> ReplicaFault:
+    return ReplicaFault(uuid(message.topic_id), message.partition_id, message.fault)
 
 
 def heartbeat_reply(reply: HeartbeatReply) -> pb.HeartbeatReply:
@@ -87,6 +99,9 @@ def heartbeat_reply(reply: HeartbeatReply) -> pb.HeartbeatReply:
         is_fenced=reply.is_fenced,
         in_controlled_shutdown=reply.in_controlled_shutdown,
         should_shut_down=reply.should_shut_down,
+        took_replica_faults=reply.took_replica_faults,
+        lease_offset=reply.lease_offset,
+        settled_offset=reply.settled_offset,
     )
 
 
@@ -96,6 +111,9 @@ def heartbeat_reply_from(message: pb.HeartbeatReply, budget: Budget) -> Heartbea
         is_fenced=message.is_fenced,
         in_controlled_shutdown=message.in_controlled_shutdown,
         should_shut_down=message.should_shut_down,
+        took_replica_faults=message.took_replica_faults,
+        lease_offset=message.lease_offset if message.HasField("lease_offset") else None,
+        settled_offset=message.settled_offset if message.HasField("settled_offset") else None,
     )
 
 

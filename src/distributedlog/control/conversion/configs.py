@@ -10,7 +10,7 @@ from distributedlog.controller.requests import (
     ConfigsReply,
     FeaturesReply,
     IncrementalAlterConfigsRequest,
-    Outcome,
+    ItemOutcome,
     UpdateFeaturesRequest,
 )
 from distributedlog.model.errors import MalformedMessageError
@@ -85,7 +85,7 @@ def configs_reply_from(message: pb.ConfigsReply, budget: Budget) -> ConfigsReply
     return ConfigsReply(budget.each(message.resources, _resource_outcome_from))
 
 
-def _resource_outcome_from(message: pb.ResourceOutcome) -> tuple[ConfigResource, Outcome]:
+def _resource_outcome_from(message: pb.ResourceOutcome) -> tuple[ConfigResource, ItemOutcome]:
     return _resource_from(message.resource), outcome_from(message.outcome)
 
 

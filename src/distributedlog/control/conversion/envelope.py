@@ -28,10 +28,11 @@ from distributedlog.model.errors import (
 )
 from distributedlog.ports.executor import Outcome
 
-PROTOCOL_VERSION: Final = 2
-"""2: quotas, and what the quorum is asked.  Whoever speaks 1 refuses those requests, and nothing else."""
+PROTOCOL_VERSION: Final = 3
+"""2: quotas, and what the quorum is asked.  Whoever speaks 1 refuses those requests, and nothing else.
+3: nodes authenticate.  Those that do not are answered nothing."""
 VERSION_REQUIRED: Final = 1
-"""Of whoever is to understand what this version writes."""
+"""The version that whoever is to understand what this version writes must have."""
 SUBMIT_BYTES_MAX: Final = 8 * 1024 * 1024
 REPLY_BYTES_MAX: Final = 15 * 1024 * 1024
 
@@ -170,14 +171,15 @@ def encode_request(request: Request, sender: Identity, receiver_id: int) -> byte
     return data
 
 
-def decode_request(data: bytes, receiver: Identity) -> Request:
+def decode_request(data: bytes, receiver: Identity) -> tuple[common_pb2.Header, Request]:
+    """Returns who says that it asks, and what."""
     message = parse(pb.SubmitRequest, data, SUBMIT_BYTES_MAX)
     check_header(message.header, receiver)
     field = message.WhichOneof("request")
     if field is None:
         raise _unknown("request", message.header.version)
     decoded: Request = _REQUESTS[field].decode(getattr(message, field), Budget())
-    return decoded
+    return message.header, decoded
 
 
 # --- replies -----------------------------------------------------------------------------------

@@ -61,19 +61,19 @@ def error(raised: BaseException) -> pb.Error:
 
 
 def error_from(message: pb.Error) -> DlogError:
-    said = message.message[:TEXT_LENGTH_MAX]
+    text = message.message[:TEXT_LENGTH_MAX]
     named = _CLASSES.get(message.kind)
     if message.outcome_unknown and (named is None or not issubclass(named, OUTCOME_UNKNOWN)):
-        return RequestTimedOutError(said)
+        return RequestTimedOutError(text)
     if named is not None:
-        return named(said)
+        return named(text)
     code = error_code(message.code)
     by_code = _BY_CODE.get(code)
     if message.kind == NotLeaderError.__name__ or by_code is NotLeaderError:
-        return NotLeaderError(said, message.leader_id if message.HasField("leader_id") else None)
-    return by_code(said) if by_code is not None else BrokerError(said, code)
+        return NotLeaderError(text, message.leader_id if message.HasField("leader_id") else None)
+    return by_code(text) if by_code is not None else BrokerError(text, code)
 
 
-def _printable(said: str) -> str:
-    """Short enough, and without the halves of characters that UTF-8 has no bytes for."""
-    return said[:TEXT_LENGTH_MAX].encode("utf-8", "replace").decode("utf-8")
+def _printable(text: str) -> str:
+    """Returns the text short enough, and without the halves of characters that UTF-8 has no bytes for."""
+    return text[:TEXT_LENGTH_MAX].encode("utf-8", "replace").decode("utf-8")

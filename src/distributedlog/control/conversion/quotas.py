@@ -5,7 +5,7 @@ from distributedlog.control.conversion.checks import Budget, text
 from distributedlog.control.conversion.topics import outcome, outcome_from
 from distributedlog.controller.image import QuotaEntity
 from distributedlog.controller.quotas import QuotaEdit
-from distributedlog.controller.requests import AlterQuotasRequest, Outcome, QuotasReply
+from distributedlog.controller.requests import AlterQuotasRequest, ItemOutcome, QuotasReply
 
 
 def _entity(entity: QuotaEntity) -> list[pb.QuotaEntityPart]:
@@ -48,7 +48,7 @@ def quotas_reply(reply: QuotasReply) -> pb.QuotasReply:
 
 
 def quotas_reply_from(message: pb.QuotasReply, budget: Budget) -> QuotasReply:
-    def item_from(item: pb.QuotaOutcome) -> tuple[QuotaEntity, Outcome]:
+    def item_from(item: pb.QuotaOutcome) -> tuple[QuotaEntity, ItemOutcome]:
         return budget.each(item.entity, _part_from), outcome_from(item.outcome)
 
     return QuotasReply(budget.each(message.entities, item_from))

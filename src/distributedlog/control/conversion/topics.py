@@ -9,9 +9,9 @@ from distributedlog.controller.requests import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    ItemOutcome,
     MorePartitions,
     NewTopic,
-    Outcome,
     TopicOutcome,
     TopicsReply,
 )
@@ -19,12 +19,14 @@ from distributedlog.model.errors import MalformedMessageError
 from distributedlog.model.ids import Uuid
 
 
-def outcome(item: Outcome) -> common_pb2.Outcome:
+def outcome(item: ItemOutcome) -> common_pb2.Outcome:
     return common_pb2.Outcome(error=item.error, message=item.message)
 
 
-def outcome_from(message: common_pb2.Outcome) -> Outcome:
-    return Outcome(error_code(message.error), text(message.message) if message.HasField("message") else None)
+def outcome_from(message: common_pb2.Outcome) -> ItemOutcome:
+    return ItemOutcome(
+        error_code(message.error), text(message.message) if message.HasField("message") else None
+    )
 
 
 def settings(items: Iterable[tuple[str, str | None]]) -> list[pb.Setting]:

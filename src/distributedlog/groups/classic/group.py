@@ -13,11 +13,11 @@
 | Stable              | of a generation, each with its part | the others          | nothing                  |
 | Dead                | none: the group was deleted         | -                   | -                        |
 
-SOFT STATE: all of this object.  What the log knows of it is the record made by `record_of`, written whenever
-the group becomes Stable or Empty, and when a static member is replaced in a Stable group.  A coordinator that
-takes over makes the group from that record: the last generation that had its assignments, whose members have
-a full session timeout to be heard of.  Whoever waited at the barrier is told so by the broken connection or
-NOT_COORDINATOR, and joins again.
+SOFT STATE: all of this object.  What the log knows of it is the record of `make_group_metadata_record`,
+written whenever the group becomes Stable or Empty, and when a static member is replaced in a Stable group.  A
+coordinator that takes over makes the group from that record: the last generation that had its assignments,
+whose members have a full session timeout for their next heartbeat.  Whoever waited at the barrier gets a
+broken connection or NOT_COORDINATOR, and joins again.
 
 Invariants: a generation's number never goes down; members of one generation, and no others, hold its
 assignments; each instance id has at most one member; the leader is a member unless there are none.
@@ -28,8 +28,9 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
+from distributedlog.groups.member_bytes import MEMBER_OVERHEAD_BYTES, sum_protocol_bytes
 from distributedlog.groups.records import GroupMetadataRecord
-from distributedlog.groups.requests import NO_MEMBER, JoinedMember, Offer
+from distributedlog.groups.requests import NO_MEMBER, JoinedMember, SupportedProtocol
 from distributedlog.model.errors import (
     DlogError,
     FencedInstanceError,
@@ -49,7 +50,7 @@ CONSUMER: Final = "consumer"
 
 
 class GroupState(StrEnum):
-    """As Kafka spells them."""
+    """The states of a group, as Kafka spells them."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -87,7 +88,7 @@ class Member:
         "is_new",
         "join_waiter",
         "member_id",
-        "offers",
+        "protocols",
         "rebalance_timeout_ms",
         "session_timeout_ms",
         "sync_waiter",
@@ -102,7 +103,7 @@ class Member:
         client_host: str,
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
-        offers: tuple[Offer, ...],
+        protocols: tuple[SupportedProtocol, ...],
     ) -> None:
         self.member_id = member_id
         self.instance_id = instance_id
@@ -110,20 +111,27 @@ class Member:
         self.client_host = client_host
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.offers = offers
+        self.protocols = protocols
         self.assignment = b""
         self.join_waiter: int | None = None
-        """Of the JoinGroup that waits at the barrier."""
+        """The waiter of the JoinGroup that waits at the barrier."""
         self.sync_waiter: int | None = None
         self.is_new = False
         """It has never been in a generation."""
 
+    @property
+    def size(self) -> int:
+        """What it holds of the coordinator's memory, in bytes."""
+        texts = (self.member_id, self.instance_id or "", self.client_id)
+        metadata_bytes = sum(map(len, texts)) + sum_protocol_bytes(self.protocols)
+        return MEMBER_OVERHEAD_BYTES + metadata_bytes + len(self.assignment)
+
     def metadata(self, protocol: str | None) -> bytes:
-        return next((offer.metadata for offer in self.offers if offer.name == protocol), b"")
+        return next((supported.metadata for supported in self.protocols if supported.name == protocol), b"")
 
     def vote(self, candidates: Iterable[str]) -> str:
         """The protocol it likes best among those that all have."""
-        return next(offer.name for offer in self.offers if offer.name in candidates)
+        return next(supported.name for supported in self.protocols if supported.name in candidates)
 
 
 class ClassicGroup:
@@ -131,21 +139,21 @@ class ClassicGroup:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_since_ms = state_since_ms
-        """By the wall clock."""
+        """The time since when, by the wall clock."""
         self.generation = 0
         self.protocol_type = ""
         self.protocol: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
-        """In the order in which they came."""
+        """The members in the order in which they came."""
         self.static: dict[str, str] = {}
         """Instance ids, and the member that each is now."""
         self.pending: set[str] = set()
         """Ids that were given out and have not joined yet."""
         self.unsynced: set[str] = set()
-        """Members of this generation that have not asked for their assignment yet."""
+        """Members of this generation that have not sent SyncGroup yet."""
         self.initial_delay_left_ms: int | None = None
-        """While an empty group waits for more members: how much longer that may be prolonged."""
+        """How much longer an empty group may wait for more members."""
         self.has_newcomers = False
         """Somebody has come since the initial delay was last prolonged."""
 
@@ -232,21 +240,23 @@ class ClassicGroup:
 
     def candidates(self) -> set[str]:
         """The protocols that every member knows."""
-        offered = [{offer.name for offer in each.offers} for each in self.members.values()]
+        offered = [{supported.name for supported in each.protocols} for each in self.members.values()]
         return set.intersection(*offered) if offered else set()
 
-    def accepts(self, protocol_type: str, offers: tuple[Offer, ...], besides: str = NO_MEMBER) -> bool:
-        """Whether somebody with these offers has something in common with all others."""
-        if not protocol_type or not offers:
+    def accepts(
+        self, protocol_type: str, protocols: tuple[SupportedProtocol, ...], besides: str = NO_MEMBER
+    ) -> bool:
+        """Returns whether somebody with these offers has something in common with all others."""
+        if not protocol_type or not protocols:
             return False
         others = [each for each in self.members.values() if each.member_id != besides]
         if not others:
             return not self.members or protocol_type == self.protocol_type
         if protocol_type != self.protocol_type:
             return False
-        names = {offer.name for offer in offers}
+        names = {supported.name for supported in protocols}
         for other in others:
-            names &= {offer.name for offer in other.offers}
+            names &= {supported.name for supported in other.protocols}
         return bool(names)
 
     def select_protocol(self) -> str:
@@ -256,20 +266,20 @@ class ClassicGroup:
         return votes.most_common(1)[0][0]
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """What the members read; None if that cannot be known."""
+        """Returns what the members read; None if that cannot be known."""
         if not self.members or self.protocol is None:
             return frozenset()
         topics: set[str] = set()
         for member in self.members.values():
-            found = topics_of(self.protocol_type, member.metadata(self.protocol))
+            found = read_topics(self.protocol_type, member.metadata(self.protocol))
             if found is None:
                 return None
             topics |= found
         return frozenset(topics)
 
 
-def topics_of(protocol_type: str, metadata: bytes) -> frozenset[str] | None:
-    """What a member subscribes to, if it is a consumer and says so in a form that is known."""
+def read_topics(protocol_type: str, metadata: bytes) -> frozenset[str] | None:
+    """Returns what a member subscribes to, if it is a consumer and says so in a form that is known."""
     if protocol_type != CONSUMER:
         return None
     try:
@@ -281,7 +291,7 @@ def topics_of(protocol_type: str, metadata: bytes) -> frozenset[str] | None:
 # --- the log -----------------------------------------------------------------------------------
 
 
-def record_of(group: ClassicGroup) -> GroupMetadataRecord:
+def make_group_metadata_record(group: ClassicGroup) -> GroupMetadataRecord:
     members = [
         MemberMetadata(
             member_id=each.member_id,
@@ -306,14 +316,16 @@ def record_of(group: ClassicGroup) -> GroupMetadataRecord:
     return GroupMetadataRecord(GroupMetadataKey(group=group.group_id), value)
 
 
-def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+def restore_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     """The group as its record says: Stable, or Empty."""
     group = ClassicGroup(group_id, value.current_state_timestamp)
     group.generation = value.generation
     group.protocol_type = value.protocol_type
     group.protocol = value.protocol
     for stored in value.members:
-        offers = () if value.protocol is None else (Offer(value.protocol, stored.subscription),)
+        protocols = (
+            () if value.protocol is None else (SupportedProtocol(value.protocol, stored.subscription),)
+        )
         rebalance_ms = stored.rebalance_timeout
         member = Member(
             stored.member_id,
@@ -322,7 +334,7 @@ def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
             client_host=stored.client_host,
             session_timeout_ms=stored.session_timeout,
             rebalance_timeout_ms=stored.session_timeout if rebalance_ms < 0 else rebalance_ms,
-            offers=offers,
+            protocols=protocols,
         )
         member.assignment = stored.assignment
         group.add(member, value.protocol_type)

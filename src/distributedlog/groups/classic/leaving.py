@@ -1,4 +1,4 @@
-"""LeaveGroup: members go.  Each stands for itself; the group rebalances once for all that went.
+"""LeaveGroup: members leave.  Each has an error of its own; the group rebalances once for all that went.
 
 an id that was given out and not used     is forgotten
 an instance id alone                      whoever has it goes: an administrator removes a static member
@@ -6,9 +6,9 @@ both                                      the member, if the instance id is stil
 """
 
 from distributedlog.groups.classic.group import ClassicGroup, GroupState
-from distributedlog.groups.classic.rebalance import close_if_all_joined, rebalance, remove
+from distributedlog.groups.classic.rebalance import close_if_all_joined, forget_pending, rebalance, remove
 from distributedlog.groups.requests import NO_MEMBER, Leaver, LeaveReply, LeaveRequest
-from distributedlog.groups.turn import Timer, TimerKey, Turn
+from distributedlog.groups.turn import Turn
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 
@@ -32,8 +32,7 @@ def leave(group: ClassicGroup, request: LeaveRequest, turn: Turn) -> LeaveReply:
 
 def _take_out(group: ClassicGroup, leaver: Leaver, turn: Turn) -> None:
     if leaver.instance_id is None and leaver.member_id in group.pending:
-        group.pending.discard(leaver.member_id)
-        turn.timers.cancel(TimerKey(Timer.PENDING, group.group_id, leaver.member_id))
+        forget_pending(group, leaver.member_id, turn)
         return
     member_id = leaver.member_id
     if leaver.instance_id is not None and member_id == NO_MEMBER:

@@ -1,8 +1,9 @@
 """The barrier between two generations: who starts it, when it closes, and what closing it does.
 
     prepare   somebody came, left or changed: everybody has to join again, for as long as the slowest may take
-    close     those who joined are the next generation, and each is told of it; dynamic members who did not
-              join are out; static ones stay until their session ends, so that a restart disturbs nobody
+    close     those who joined are the next generation, and each gets its response; dynamic members who
+              did not join are removed; static ones stay until their session ends, so that a restart disturbs
+              nobody
 
 The first generation of an empty group waits an initial delay for more members, and again as long as new ones
 come, up to the rebalance timeout; with no delay it closes as soon as all known members have joined.  When
@@ -16,8 +17,15 @@ gets that time back, since its heartbeats may be waiting to be read.
 
 from typing import Final
 
-from distributedlog.groups.classic.group import ClassicGroup, GroupEvent, GroupState, Member, record_of
-from distributedlog.groups.requests import NO_MEMBER, JoinReply, SyncReply
+from distributedlog.groups.classic.group import (
+    ClassicGroup,
+    GroupEvent,
+    GroupState,
+    Member,
+    make_group_metadata_record,
+)
+from distributedlog.groups.member_bytes import MEMBER_OVERHEAD_BYTES, Holder, Holding
+from distributedlog.groups.requests import NO_MEMBER, JoinReply, JoinRequest, SyncReply
 from distributedlog.groups.turn import Timer, TimerKey, Turn
 from distributedlog.model.config import SECOND_MS
 from distributedlog.model.error_codes import ErrorCode
@@ -28,7 +36,7 @@ STALL_MS: Final = 1 * SECOND_MS
 # --- sessions ----------------------------------------------------------------------------------
 
 
-def session_of(group: ClassicGroup, member: Member) -> TimerKey:
+def session_key(group: ClassicGroup, member: Member) -> TimerKey:
     return TimerKey(Timer.SESSION, group.group_id, member.member_id)
 
 
@@ -36,15 +44,15 @@ def keep_alive(group: ClassicGroup, member: Member, turn: Turn) -> None:
     timeout_ms = member.session_timeout_ms
     if member.is_new and member.join_waiter is not None:
         timeout_ms = turn.config.new_member_timeout_ms
-    turn.timers.set(session_of(group, member), turn.now_ms + timeout_ms)
+    turn.timers.set(session_key(group, member), turn.now_ms + timeout_ms)
 
 
-def session_ended(group: ClassicGroup, member_id: str, due_ms: int, turn: Turn) -> None:
+def expire_session(group: ClassicGroup, member_id: str, due_ms: int, turn: Turn) -> None:
     member = group.members[member_id]
     late_ms = turn.now_ms - due_ms
     if late_ms >= STALL_MS:
         excused_ms = min(late_ms, member.session_timeout_ms)
-        turn.timers.set(session_of(group, member), turn.now_ms + excused_ms)
+        turn.timers.set(session_key(group, member), turn.now_ms + excused_ms)
         return
     waits = member.sync_waiter is not None or (member.join_waiter is not None and not member.is_new)
     if waits:
@@ -54,18 +62,20 @@ def session_ended(group: ClassicGroup, member_id: str, due_ms: int, turn: Turn) 
     rebalance(group, turn)
 
 
-def pending_ended(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def expire_pending(group: ClassicGroup, member_id: str, turn: Turn) -> None:
     """An id was given out and nobody came with it."""
-    group.pending.discard(member_id)
+    forget_pending(group, member_id, turn)
     close_if_all_joined(group, turn)
 
 
 def remove(
     group: ClassicGroup, member_id: str, turn: Turn, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
 ) -> None:
-    """Takes a member away and tells it, if it waits.  What that means for the others is `rebalance`'s."""
+    """Removes a member, and completes its request with the error if it waits.  The others: see
+    `rebalance`."""
     member = group.remove(member_id)
-    turn.timers.cancel(session_of(group, member))
+    turn.timers.cancel(session_key(group, member))
+    discharge(group, member_id, turn)
     release(member, turn, error)
 
 
@@ -81,6 +91,39 @@ def release_sync(member: Member, turn: Turn, error: ErrorCode) -> None:
     if member.sync_waiter is not None:
         turn.complete(member.sync_waiter, SyncReply(error))
         member.sync_waiter = None
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+
+def _holder(group: ClassicGroup, member_id: str) -> Holder:
+    return Holder(Holding.CLASSIC, group.group_id, member_id)
+
+
+def charge(group: ClassicGroup, member: Member, turn: Turn) -> None:
+    """Counts what the member holds now, in the place of what it held."""
+    turn.member_bytes.charge(_holder(group, member.member_id), member.client_host, member.size)
+
+
+def discharge(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    turn.member_bytes.release(_holder(group, member_id))
+
+
+def add_pending(group: ClassicGroup, member_id: str, request: JoinRequest, turn: Turn) -> None:
+    """An id is given out: for as long as a session, somebody may join with it."""
+    size = MEMBER_OVERHEAD_BYTES + len(group.group_id) + len(member_id)
+    turn.member_bytes.check(group.group_id, request.client_host, size, turn.config)
+    holder = Holder(Holding.PENDING, group.group_id, member_id)
+    turn.member_bytes.charge(holder, request.client_host, size)
+    group.pending.add(member_id)
+    key = TimerKey(Timer.PENDING, group.group_id, member_id)
+    turn.timers.set(key, turn.now_ms + request.session_timeout_ms)
+
+
+def forget_pending(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    group.pending.discard(member_id)
+    turn.timers.cancel(TimerKey(Timer.PENDING, group.group_id, member_id))
+    turn.member_bytes.release(Holder(Holding.PENDING, group.group_id, member_id))
 
 
 # --- the barrier -------------------------------------------------------------------------------
@@ -111,6 +154,7 @@ def prepare(group: ClassicGroup, turn: Turn) -> None:
     if group.state is GroupState.COMPLETING:
         for member in group.members.values():
             member.assignment = b""
+            charge(group, member, turn)
             release_sync(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)
     group.unsynced.clear()
     turn.timers.cancel(_sync_timer(group))
@@ -123,7 +167,7 @@ def close_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
         _close(group, turn)
 
 
-def barrier_ended(group: ClassicGroup, turn: Turn) -> None:
+def end_join_phase(group: ClassicGroup, turn: Turn) -> None:
     """The time to join is over, or the initial delay is."""
     left_ms = group.initial_delay_left_ms
     if left_ms is not None and left_ms > 0 and group.has_newcomers:
@@ -152,7 +196,7 @@ def _close(group: ClassicGroup, turn: Turn) -> None:
         group.protocol = None
         group.leader_id = None
         group.move(GroupEvent.NOBODY, turn.wall_ms)
-        turn.write(record_of(group))
+        turn.write(make_group_metadata_record(group))
 
 
 def _begin_generation(group: ClassicGroup, joined: list[Member], turn: Turn) -> None:
@@ -162,7 +206,7 @@ def _begin_generation(group: ClassicGroup, joined: list[Member], turn: Turn) -> 
     group.move(GroupEvent.JOINED, turn.wall_ms)
     for member in joined:
         assert member.join_waiter is not None
-        turn.complete(member.join_waiter, join_reply(group, member))
+        turn.complete(member.join_waiter, make_join_reply(group, member))
         member.join_waiter = None
         member.is_new = False
         keep_alive(group, member, turn)
@@ -170,8 +214,8 @@ def _begin_generation(group: ClassicGroup, joined: list[Member], turn: Turn) -> 
     turn.timers.set(_sync_timer(group), turn.now_ms + group.rebalance_timeout_ms)
 
 
-def join_reply(group: ClassicGroup, member: Member) -> JoinReply:
-    """What a member of this generation is told of it."""
+def make_join_reply(group: ClassicGroup, member: Member) -> JoinReply:
+    """Makes the response to JoinGroup of a member of this generation."""
     leads = member.member_id == group.leader_id
     return JoinReply(
         member_id=member.member_id,
@@ -186,15 +230,15 @@ def join_reply(group: ClassicGroup, member: Member) -> JoinReply:
 # --- assignments -------------------------------------------------------------------------------
 
 
-def synced(group: ClassicGroup, member: Member, turn: Turn) -> None:
-    """The member has asked for its assignment."""
+def mark_synced(group: ClassicGroup, member: Member, turn: Turn) -> None:
+    """Notes that the member has sent SyncGroup."""
     group.unsynced.discard(member.member_id)
     if not group.unsynced:
         turn.timers.cancel(_sync_timer(group))
 
 
-def sync_ended(group: ClassicGroup, turn: Turn) -> None:
-    """Members that did not ask for their assignment in all this time are out."""
+def expire_sync(group: ClassicGroup, turn: Turn) -> None:
+    """Removes members that did not send SyncGroup within the rebalance timeout."""
     if group.state not in (GroupState.COMPLETING, GroupState.STABLE) or not group.unsynced:
         return
     for member_id in [each for each in group.members if each in group.unsynced]:

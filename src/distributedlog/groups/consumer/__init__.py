@@ -13,7 +13,7 @@ leaving          members that go, by themselves or because they are silent or to
 classic_members  JoinGroup, SyncGroup, Heartbeat, LeaveGroup of clients that speak only the classic protocol
 moving           a group between the two protocols: empty, or with its members
 describing       ConsumerGroupDescribe
-positions        who may commit and fetch
+offset_checks    who may commit and fetch offsets
 settings         what a group has set for itself
 groups           all consumer groups of a coordinator
 """

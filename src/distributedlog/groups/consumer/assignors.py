@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from distributedlog.groups.consumer.topics import Slot, Slots, TopicView
+from distributedlog.groups.consumer.topics import TopicIdPartition, TopicIdPartitions, TopicView
 
 
 class Reader(NamedTuple):
@@ -27,32 +27,36 @@ class Reader(NamedTuple):
     member_id: str
     instance_id: str | None
     topics: frozenset[str]
-    """Only such as there are."""
-    before: Slots
+    """The topics that there are."""
+    before: TopicIdPartitions
     """What the target gave it until now."""
 
 
-Assignor = Callable[[Iterable[Reader], Mapping[str, TopicView]], dict[str, Slots]]
+Assignor = Callable[[Iterable[Reader], Mapping[str, TopicView]], dict[str, TopicIdPartitions]]
 
 
-def assign_range(readers: Iterable[Reader], topics: Mapping[str, TopicView]) -> dict[str, Slots]:
+def assign_range(readers: Iterable[Reader], topics: Mapping[str, TopicView]) -> dict[str, TopicIdPartitions]:
     ordered = sorted(readers, key=_static_first)
-    given: dict[str, list[Slot]] = {reader.member_id: [] for reader in ordered}
+    given: dict[str, list[TopicIdPartition]] = {reader.member_id: [] for reader in ordered}
     for topic in topics.values():
         those = [reader for reader in ordered if topic.name in reader.topics]
         at = 0
         for number, reader in enumerate(those):
             count = topic.partition_count // len(those) + (number < topic.partition_count % len(those))
-            given[reader.member_id] += [Slot(topic.topic_id, each) for each in range(at, at + count)]
+            given[reader.member_id] += [
+                TopicIdPartition(topic.topic_id, each) for each in range(at, at + count)
+            ]
             at += count
-    return {member_id: frozenset(slots) for member_id, slots in given.items()}
+    return {member_id: frozenset(tps) for member_id, tps in given.items()}
 
 
 def _static_first(reader: Reader) -> tuple[bool, str, str]:
     return reader.instance_id is None, reader.instance_id or "", reader.member_id
 
 
-def assign_uniform(readers: Iterable[Reader], topics: Mapping[str, TopicView]) -> dict[str, Slots]:
+def assign_uniform(
+    readers: Iterable[Reader], topics: Mapping[str, TopicView]
+) -> dict[str, TopicIdPartitions]:
     ordered = sorted(readers, key=lambda reader: reader.member_id)
     if not ordered:
         return {}
@@ -64,10 +68,10 @@ def assign_uniform(readers: Iterable[Reader], topics: Mapping[str, TopicView]) -
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
 
 
-def _all_slots(topics: Mapping[str, TopicView], names: Iterable[str]) -> list[Slot]:
-    """Topic by topic, so that what is dealt out in turn is spread topic by topic."""
+def _list_partitions(topics: Mapping[str, TopicView], names: Iterable[str]) -> list[TopicIdPartition]:
+    """Lists partitions topic by topic, so that what is dealt out in turn is spread topic by topic."""
     return [
-        Slot(topics[name].topic_id, partition)
+        TopicIdPartition(topics[name].topic_id, partition)
         for name in sorted(names)
         for partition in range(topics[name].partition_count)
     ]
@@ -76,27 +80,27 @@ def _all_slots(topics: Mapping[str, TopicView], names: Iterable[str]) -> list[Sl
 # --- equal subscriptions -----------------------------------------------------------------------
 
 
-def _even(readers: list[Reader], topics: Mapping[str, TopicView]) -> dict[str, Slots]:
-    slots = _all_slots(topics, readers[0].topics)
-    there = set(slots)
-    least, more = divmod(len(slots), len(readers))
+def _even(readers: list[Reader], topics: Mapping[str, TopicView]) -> dict[str, TopicIdPartitions]:
+    tps = _list_partitions(topics, readers[0].topics)
+    there = set(tps)
+    least, more = divmod(len(tps), len(readers))
     kept = {reader.member_id: sorted(reader.before & there) for reader in readers}
     # Those who had most may keep one more: the fewest move.
     by_size = sorted(readers, key=lambda reader: -len(kept[reader.member_id]))
     quota = {reader.member_id: least + (number < more) for number, reader in enumerate(by_size)}
-    taken: set[Slot] = set()
-    given: dict[str, list[Slot]] = {}
+    taken: set[TopicIdPartition] = set()
+    given: dict[str, list[TopicIdPartition]] = {}
     for reader in by_size:
-        mine = [slot for slot in kept[reader.member_id] if slot not in taken][: quota[reader.member_id]]
+        mine = [tp for tp in kept[reader.member_id] if tp not in taken][: quota[reader.member_id]]
         given[reader.member_id] = mine
         taken.update(mine)
     lacking = [(len(mine), member_id) for member_id, mine in given.items() if len(mine) < quota[member_id]]
     heapify(lacking)
-    for slot in slots:
-        if slot in taken:
+    for tp in tps:
+        if tp in taken:
             continue
         count, member_id = heappop(lacking)
-        given[member_id].append(slot)
+        given[member_id].append(tp)
         if count + 1 < quota[member_id]:
             heappush(lacking, (count + 1, member_id))
     return {reader.member_id: frozenset(given[reader.member_id]) for reader in readers}
@@ -105,7 +109,9 @@ def _even(readers: list[Reader], topics: Mapping[str, TopicView]) -> dict[str, S
 # --- unequal subscriptions ---------------------------------------------------------------------
 
 
-def _as_even_as_may_be(readers: list[Reader], topics: Mapping[str, TopicView]) -> dict[str, Slots]:
+def _as_even_as_may_be(
+    readers: list[Reader], topics: Mapping[str, TopicView]
+) -> dict[str, TopicIdPartitions]:
     by_topic: dict[str, list[str]] = {}
     for reader in readers:
         for name in reader.topics:
@@ -123,41 +129,46 @@ def _as_even_as_may_be(readers: list[Reader], topics: Mapping[str, TopicView]) -
         moved = False
         for name in names:
             moved |= _even_out(topics[name], by_topic[name], owner, load)
-    given: dict[str, list[Slot]] = {reader.member_id: [] for reader in readers}
-    for slot, member_id in owner.items():
-        given[member_id].append(slot)
-    return {member_id: frozenset(slots) for member_id, slots in given.items()}
+    given: dict[str, list[TopicIdPartition]] = {reader.member_id: [] for reader in readers}
+    for tp, member_id in owner.items():
+        given[member_id].append(tp)
+    return {member_id: frozenset(tps) for member_id, tps in given.items()}
 
 
-def _kept(readers: list[Reader], topics: Mapping[str, TopicView]) -> dict[Slot, str]:
-    owner: dict[Slot, str] = {}
+def _kept(readers: list[Reader], topics: Mapping[str, TopicView]) -> dict[TopicIdPartition, str]:
+    owner: dict[TopicIdPartition, str] = {}
     for reader in readers:
         mine = {topics[name].topic_id: topics[name].partition_count for name in reader.topics}
-        for slot in reader.before:
-            if slot.partition < mine.get(slot.topic_id, 0):
-                owner.setdefault(slot, reader.member_id)
+        for tp in reader.before:
+            if tp.partition < mine.get(tp.topic_id, 0):
+                owner.setdefault(tp, reader.member_id)
     return owner
 
 
-def _give_out(topic: TopicView, those: list[str], owner: dict[Slot, str], load: dict[str, int]) -> None:
+def _give_out(
+    topic: TopicView, those: list[str], owner: dict[TopicIdPartition, str], load: dict[str, int]
+) -> None:
     heap = [(load[member_id], member_id) for member_id in those]
     heapify(heap)
     for partition in range(topic.partition_count):
-        slot = Slot(topic.topic_id, partition)
-        if slot in owner:
+        tp = TopicIdPartition(topic.topic_id, partition)
+        if tp in owner:
             continue
         count, member_id = heappop(heap)
-        owner[slot] = member_id
+        owner[tp] = member_id
         load[member_id] = count + 1
         heappush(heap, (count + 1, member_id))
 
 
-def _even_out(topic: TopicView, those: list[str], owner: dict[Slot, str], load: dict[str, int]) -> bool:
-    """From the most loaded reader that has some of the topic to the least loaded, while that helps."""
-    had: dict[str, list[Slot]] = {}
+def _even_out(
+    topic: TopicView, those: list[str], owner: dict[TopicIdPartition, str], load: dict[str, int]
+) -> bool:
+    """Moves partitions from the most loaded reader that has some of the topic to the least loaded, while that
+    helps."""
+    had: dict[str, list[TopicIdPartition]] = {}
     for partition in range(topic.partition_count):
-        slot = Slot(topic.topic_id, partition)
-        had.setdefault(owner[slot], []).append(slot)
+        tp = TopicIdPartition(topic.topic_id, partition)
+        had.setdefault(owner[tp], []).append(tp)
     heavy = [(-load[member_id], member_id) for member_id in had]
     light = [(load[member_id], member_id) for member_id in those]
     heapify(heavy)
@@ -166,8 +177,8 @@ def _even_out(topic: TopicView, those: list[str], owner: dict[Slot, str], load: 
     while heavy and -heavy[0][0] - light[0][0] >= 2:
         _, giver = heappop(heavy)
         _, taker = heappop(light)
-        slot = had[giver].pop()
-        owner[slot] = taker
+        tp = had[giver].pop()
+        owner[tp] = taker
         load[giver] -= 1
         load[taker] += 1
         moved = True

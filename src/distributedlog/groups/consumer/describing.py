@@ -2,7 +2,7 @@
 
 from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.consumer.group import ConsumerGroup
-from distributedlog.groups.consumer.planning import assignor_of
+from distributedlog.groups.consumer.planning import choose_assignor
 from distributedlog.groups.requests import DescribeConsumerGroupReply, DescribedConsumer
 
 
@@ -24,5 +24,5 @@ def describe(group: ConsumerGroup, config: GroupConfig) -> DescribeConsumerGroup
         for each in group.members.values()
     )
     return DescribeConsumerGroupReply(
-        group.group_id, group.state, group.epoch, group.target_epoch, assignor_of(group, config), members
+        group.group_id, group.state, group.epoch, group.target_epoch, choose_assignor(group, config), members
     )

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 
 from distributedlog.groups.consumer import records
 from distributedlog.groups.consumer.member import Member
-from distributedlog.groups.consumer.topics import NO_SLOTS, Slot, Slots
+from distributedlog.groups.consumer.topics import NO_PARTITIONS, TopicIdPartition, TopicIdPartitions
 from distributedlog.groups.records import ConsumerRecord
 from distributedlog.protocol.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -50,7 +50,7 @@ from distributedlog.protocol.messages.group_records import (
 
 
 class ConsumerGroupState(StrEnum):
-    """As Kafka spells them."""
+    """The states of a consumer group, as Kafka spells them."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -77,7 +77,7 @@ class Resolved(NamedTuple):
 
     topics: frozenset[str]
     version: int
-    """Of the metadata."""
+    """The version of the metadata."""
     timestamp_ms: int
 
 
@@ -90,8 +90,8 @@ class ConsumerGroup:
         self.members: dict[str, Member] = {}
         self.static: dict[str, str] = {}
         """Instance ids, and the member that each is now."""
-        self.targets: dict[str, Slots] = {}
-        self.owners: dict[Slot, str] = {}
+        self.targets: dict[str, TopicIdPartitions] = {}
+        self.owners: dict[TopicIdPartition, str] = {}
         self.patterns: dict[str, Resolved] = {}
 
     # --- looking -------------------------------------------------------------------------------
@@ -106,25 +106,29 @@ class ConsumerGroup:
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
-    def target(self, member_id: str) -> Slots:
-        return self.targets.get(member_id, NO_SLOTS)
+    def target(self, member_id: str) -> TopicIdPartitions:
+        return self.targets.get(member_id, NO_PARTITIONS)
 
-    def is_free(self, slot: Slot) -> bool:
-        return slot not in self.owners
+    def find_known(self, member_id: str, instance_id: str | None) -> Member | None:
+        """The member of this id, or the one whose place a process of this instance id takes."""
+        return self.members.get(member_id) or self.members.get(self.static.get(instance_id or "", ""))
 
-    def topics_of(self, member: Member) -> frozenset[str]:
-        """What it subscribes to, by name and by pattern."""
+    def is_free(self, tp: TopicIdPartition) -> bool:
+        return tp not in self.owners
+
+    def resolve_topics(self, member: Member) -> frozenset[str]:
+        """Returns what it subscribes to, by name and by pattern."""
         topics = frozenset(member.topics)
         found = self.patterns.get(member.pattern) if member.pattern is not None else None
         return topics if found is None else topics | found.topics
 
     def subscribed_topics(self) -> frozenset[str]:
-        return frozenset().union(*(self.topics_of(member) for member in self.members.values()))
+        return frozenset().union(*(self.resolve_topics(member) for member in self.members.values()))
 
     def waits_for_others(self, member: Member) -> bool:
-        """Whether something meant for it is still held by another."""
+        """Returns whether something meant for it is still held by another."""
         missing = self.target(member.member_id) - member.assigned
-        return any(not self.is_free(slot) for slot in missing)
+        return any(not self.is_free(tp) for tp in missing)
 
     # --- the classic protocol ------------------------------------------------------------------
 
@@ -133,7 +137,7 @@ class ConsumerGroup:
         return sum(member.classic is not None for member in self.members.values())
 
     def common_protocols(self, besides: str) -> set[str] | None:
-        """That all classic members know; None if there is no such member."""
+        """Returns the protocols that all classic members know; None if there is no such member."""
         sides = [
             each.classic
             for each in self.members.values()
@@ -141,7 +145,7 @@ class ConsumerGroup:
         ]
         if not sides:
             return None
-        known = Counter(name for side in sides for name in {offer.name for offer in side.offers})
+        known = Counter(name for side in sides for name in {supported.name for supported in side.protocols})
         return {name for name, count in known.items() if count == len(sides)}
 
     # --- replaying -----------------------------------------------------------------------------
@@ -163,7 +167,7 @@ class ConsumerGroup:
                 if value is None:
                     self.targets.pop(member_id, None)
                 else:
-                    self.targets[member_id] = records.slots_of(value.topic_partitions)
+                    self.targets[member_id] = records.read_partitions(value.topic_partitions)
             case ConsumerGroupCurrentMemberAssignmentKey(member_id=member_id):
                 assert value is None or isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
                 self._replay_current(member_id, value)
@@ -179,7 +183,7 @@ class ConsumerGroup:
         if known is not None and self.static.get(known.instance_id or "") == member_id:
             del self.static[known.instance_id or ""]
         if value is not None:
-            member = records.said(known or Member(member_id), value)
+            member = records.apply_subscription(known or Member(member_id), value)
             self.members[member_id] = member
             if member.instance_id is not None:
                 self.static[member.instance_id] = member_id
@@ -203,39 +207,39 @@ class ConsumerGroup:
                 epoch=blank.epoch,
                 previous_epoch=blank.previous_epoch,
                 state=blank.state,
-                assigned=NO_SLOTS,
-                revoking=NO_SLOTS,
+                assigned=NO_PARTITIONS,
+                revoking=NO_PARTITIONS,
             )
         else:
             known = replace(
                 known,
                 epoch=value.member_epoch,
                 previous_epoch=value.previous_member_epoch,
-                state=records.state_of(value),
-                assigned=records.slots_of(value.assigned_partitions),
-                revoking=records.slots_of(value.partitions_pending_revocation),
+                state=records.read_state(value),
+                assigned=records.read_partitions(value.assigned_partitions),
+                revoking=records.read_partitions(value.partitions_pending_revocation),
             )
         self.members[member_id] = known
-        for slot in known.holds:
-            self.owners[slot] = member_id
+        for tp in known.holds:
+            self.owners[tp] = member_id
 
     def _release(self, member: Member) -> None:
-        for slot in member.holds:
-            if self.owners.get(slot) == member.member_id:
-                del self.owners[slot]
+        for tp in member.holds:
+            if self.owners.get(tp) == member.member_id:
+                del self.owners[tp]
 
     def records(self) -> Iterator[ConsumerRecord]:
         """All there is, as the records that would make it."""
         for member in self.members.values():
-            yield records.subscription_record(self.group_id, member)
+            yield records.make_subscription_record(self.group_id, member)
         for pattern, found in self.patterns.items():
-            yield records.pattern_record(self.group_id, pattern, *found)
-        yield records.group_record(self.group_id, self.epoch, self.metadata_hash)
+            yield records.make_pattern_record(self.group_id, pattern, *found)
+        yield records.make_group_record(self.group_id, self.epoch, self.metadata_hash)
         for member_id, target in self.targets.items():
-            yield records.target_record(self.group_id, member_id, target)
-        yield records.target_epoch_record(self.group_id, self.target_epoch)
+            yield records.make_target_record(self.group_id, member_id, target)
+        yield records.make_target_epoch_record(self.group_id, self.target_epoch)
         for member in self.members.values():
-            yield records.current_record(self.group_id, member)
+            yield records.make_current_record(self.group_id, member)
 
     def copy(self) -> "ConsumerGroup":
         other = ConsumerGroup(self.group_id)
@@ -258,6 +262,8 @@ class Draft:
     def __init__(self, group: ConsumerGroup) -> None:
         self.group = group.copy()
         self.records: list[ConsumerRecord] = []
+        self.unresolved: list[str] = []
+        """Patterns that take longer to look up than this turn may."""
 
     @property
     def group_id(self) -> str:

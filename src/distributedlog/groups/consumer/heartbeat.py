@@ -1,10 +1,10 @@
 """ConsumerGroupHeartbeat: a member joins, stays, changes what it reads, or leaves.
 
-| the member says                        | and is                   | it is told                      |
+| the request says                       | its member is            | the response                    |
 |----------------------------------------|--------------------------|---------------------------------|
-| epoch 0                                | not known                | let in                          |
-| epoch 0                                | a member already         | its place again: the answer was |
-|                                        |                          | lost, or it began anew          |
+| epoch 0                                | not known                | it joins                        |
+| epoch 0                                | a member already         | its place again: its response   |
+|                                        |                          | was lost, or it began anew      |
 | epoch 0, an instance id that is away   | another process          | takes the place, and what it    |
 |                                        |                          | holds: nobody else notices      |
 | epoch 0, an instance id that is there  | another process          | UNRELEASED_INSTANCE_ID          |
@@ -13,12 +13,12 @@
 | any other epoch                        | a member                 | FENCED_MEMBER_EPOCH             |
 | any but 0                              | not known                | UNKNOWN_MEMBER_ID               |
 | any but 0, an instance id              | of another member by now | FENCED_INSTANCE_ID              |
-| -1                                     | a member                 | it is out                       |
+| -1                                     | a member                 | it is removed                   |
 | -2, an instance id                     | a member                 | it is away: it keeps what it    |
 |                                        |                          | has until its session ends      |
 
-The answer names the assignment only if it changed, or if the member said everything that it has to say: that
-is what it does after an error, when it may have missed something.
+The response names the assignment only if it changed, or if the member said everything that it has to say:
+that is what it does after an error, when it may have missed something.
 """
 
 from dataclasses import replace
@@ -27,9 +27,9 @@ from distributedlog.groups.config import NAME_BYTES_MAX, SUBSCRIBED_TOPICS_MAX, 
 from distributedlog.groups.consumer import planning, records
 from distributedlog.groups.consumer.group import ConsumerGroup, Draft
 from distributedlog.groups.consumer.member import IS_AWAY, JOINS, Member
-from distributedlog.groups.consumer.patterns import PATTERNS_PER_GROUP_MAX, compiled
-from distributedlog.groups.consumer.planning import Sight
-from distributedlog.groups.consumer.topics import NO_SLOTS
+from distributedlog.groups.consumer.patterns import PATTERNS_PER_GROUP_MAX, compile_pattern
+from distributedlog.groups.consumer.planning import TopicLookup
+from distributedlog.groups.consumer.topics import NO_PARTITIONS
 from distributedlog.groups.records import utf8_bytes
 from distributedlog.groups.requests import ConsumerHeartbeatReply, ConsumerHeartbeatRequest
 from distributedlog.groups.turn import Turn
@@ -44,7 +44,7 @@ from distributedlog.model.errors import (
     UnsupportedAssignorError,
 )
 
-NOT_SAID = -1
+UNCHANGED = -1
 
 
 # --- what can be said without the group --------------------------------------------------------
@@ -69,11 +69,11 @@ def check_request(request: ConsumerHeartbeatRequest, config: GroupConfig) -> Non
             f"there is no assignor {request.assignor[:100]!r}, but {', '.join(config.consumer_assignors)}"
         )
     if request.pattern:
-        compiled(request.pattern)
+        compile_pattern(request.pattern)
 
 
 def _check_joining(request: ConsumerHeartbeatRequest) -> None:
-    if request.rebalance_timeout_ms == NOT_SAID:
+    if request.rebalance_timeout_ms == UNCHANGED:
         raise InvalidRequestError("a member that joins says how long it takes to give up partitions")
     if request.owned is None or request.owned:
         raise InvalidRequestError("a member that joins owns nothing, and says so")
@@ -82,7 +82,7 @@ def _check_joining(request: ConsumerHeartbeatRequest) -> None:
 
 
 def _check_sizes(request: ConsumerHeartbeatRequest) -> None:
-    if request.rebalance_timeout_ms < NOT_SAID:
+    if request.rebalance_timeout_ms < UNCHANGED:
         raise InvalidRequestError(f"{request.rebalance_timeout_ms} ms are no time")
     texts = (
         request.member_id,
@@ -112,7 +112,7 @@ def check_static(group: ConsumerGroup, member_id: str, instance_id: str) -> Memb
     return group.members[known_id]
 
 
-def member_named(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
     if instance_id is not None:
         return check_static(group, member_id, instance_id)
     member = group.members.get(member_id)
@@ -142,7 +142,7 @@ def _joining(draft: Draft, request: ConsumerHeartbeatRequest, config: GroupConfi
                 raise UnreleasedInstanceError(
                     f"instance {request.instance_id!r} is still the member {known_id!r}"
                 )
-            return take_place(draft, known, request.member_id)
+            return replace_static_member(draft, known, request.member_id)
     member = group.members.get(request.member_id)
     if member is None:
         if len(group.members) >= config.consumer_members_max:
@@ -150,19 +150,19 @@ def _joining(draft: Draft, request: ConsumerHeartbeatRequest, config: GroupConfi
         return Member(request.member_id)
     if member.is_away:
         member = replace(member, epoch=JOINS, previous_epoch=JOINS)
-        draft.write(records.current_record(group.group_id, member))
+        draft.write(records.make_current_record(group.group_id, member))
     return member
 
 
-def take_place(draft: Draft, known: Member, new_id: str) -> Member:
+def replace_static_member(draft: Draft, known: Member, new_id: str) -> Member:
     """Another process is the static member now: under a new id, with all that the old one had."""
     member = replace(known, member_id=new_id, epoch=JOINS, previous_epoch=JOINS)
     target = draft.group.target(known.member_id)
-    draft.write(*records.without_member(draft.group_id, known.member_id))
+    draft.write(*records.make_member_tombstones(draft.group_id, known.member_id))
     draft.write(
-        records.subscription_record(draft.group_id, member),
-        records.target_record(draft.group_id, new_id, target),
-        records.current_record(draft.group_id, member),
+        records.make_subscription_record(draft.group_id, member),
+        records.make_target_record(draft.group_id, new_id, target),
+        records.make_current_record(draft.group_id, member),
     )
     return member
 
@@ -170,7 +170,7 @@ def take_place(draft: Draft, known: Member, new_id: str) -> Member:
 # --- staying -----------------------------------------------------------------------------------
 
 
-def _told(member: Member, request: ConsumerHeartbeatRequest) -> Member:
+def _merge_request(member: Member, request: ConsumerHeartbeatRequest) -> Member:
     """The member with what it says of itself now."""
     topics = member.topics if request.topics is None else tuple(sorted(set(request.topics)))
     return replace(
@@ -181,7 +181,7 @@ def _told(member: Member, request: ConsumerHeartbeatRequest) -> Member:
         client_host=request.client_host,
         rebalance_timeout_ms=(
             member.rebalance_timeout_ms
-            if request.rebalance_timeout_ms == NOT_SAID
+            if request.rebalance_timeout_ms == UNCHANGED
             else request.rebalance_timeout_ms
         ),
         topics=topics,
@@ -194,11 +194,11 @@ def _told(member: Member, request: ConsumerHeartbeatRequest) -> Member:
 def _is_full(request: ConsumerHeartbeatRequest) -> bool:
     says_subscription = request.topics is not None or request.pattern is not None
     return request.epoch == JOINS or (
-        request.rebalance_timeout_ms != NOT_SAID and says_subscription and request.owned is not None
+        request.rebalance_timeout_ms != UNCHANGED and says_subscription and request.owned is not None
     )
 
 
-def nothing_new(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> Member | None:
+def find_settled_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> Member | None:
     """The member, if it is where the target wants it and says nothing new: most heartbeats are such."""
     member = group.members.get(request.member_id)
     if (
@@ -207,58 +207,62 @@ def nothing_new(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> Memb
         or group.epoch != group.target_epoch
         or not member.is_reconciled_to(group.target_epoch)
         or (request.instance_id is not None and group.static.get(request.instance_id) != member.member_id)
-        or _told(member, request) != member
+        or _merge_request(member, request) != member
     ):
         return None
     return member
 
 
-def beat(draft: Draft, request: ConsumerHeartbeatRequest, sight: Sight, turn: Turn) -> Member:
+def apply_heartbeat(
+    draft: Draft, request: ConsumerHeartbeatRequest, lookup: TopicLookup, turn: Turn
+) -> Member:
     """Writes what the heartbeat leads to; the member as it is then."""
     group = draft.group
     if request.epoch == JOINS:
         before = _joining(draft, request, turn.config)
     else:
-        before = member_named(group, request.member_id, request.instance_id)
+        before = find_member(group, request.member_id, request.instance_id)
         _check_epoch(before, request)
-    told = _told(before, request)
-    _check_pattern(group, told)
-    is_new = group.members.get(told.member_id) is None
-    if is_new or told != before:
-        draft.write(records.subscription_record(group.group_id, told))
-    is_changed = is_new or told.topics != before.topics or told.pattern != before.pattern
-    planning.refresh(draft, sight, turn, is_changed=is_changed)
-    planning.assign(draft, sight, turn)
-    planning.advance(draft, told.member_id, request.owned)
-    return group.members[told.member_id]
+    updated = _merge_request(before, request)
+    _check_pattern(group, updated)
+    is_new = group.members.get(updated.member_id) is None
+    if is_new or updated != before:
+        draft.write(records.make_subscription_record(group.group_id, updated))
+    is_changed = is_new or updated.topics != before.topics or updated.pattern != before.pattern
+    planning.refresh(draft, lookup, turn, is_changed=is_changed)
+    planning.assign(draft, lookup, turn)
+    planning.advance(draft, updated.member_id, request.owned)
+    return group.members[updated.member_id]
 
 
 def _check_pattern(group: ConsumerGroup, member: Member) -> None:
     if member.pattern is None or member.pattern in group.patterns:
         return
-    if len(group.patterns) >= PATTERNS_PER_GROUP_MAX:
+    others = {each.pattern for each in group.members.values() if each.member_id != member.member_id}
+    others -= {None, member.pattern}
+    if len(others) >= PATTERNS_PER_GROUP_MAX:
         raise InvalidRegularExpressionError(
-            f"group {group.group_id!r} subscribes by {len(group.patterns)} patterns: no more are allowed"
+            f"group {group.group_id!r} subscribes by {len(others)} patterns: no more are allowed"
         )
 
 
-def reply_to(
+def make_reply(
     request: ConsumerHeartbeatRequest, before: Member | None, member: Member, config: GroupConfig
 ) -> ConsumerHeartbeatReply:
-    is_told = _is_full(request) or before is None or before.assigned != member.assigned
+    sends_assignment = _is_full(request) or before is None or before.assigned != member.assigned
     return ConsumerHeartbeatReply(
         member.member_id,
         member.epoch,
         config.consumer_heartbeat_interval_ms,
-        member.assigned if is_told else None,
+        member.assigned if sends_assignment else None,
     )
 
 
 # --- going away --------------------------------------------------------------------------------
 
 
-def go_away(draft: Draft, member: Member) -> Member:
-    """A static member keeps its place, and has given up whatever it was told to: its process ends."""
-    away = replace(member, epoch=IS_AWAY, previous_epoch=IS_AWAY, revoking=NO_SLOTS)
-    draft.write(records.current_record(draft.group_id, away))
+def leave_temporarily(draft: Draft, member: Member) -> Member:
+    """A static member keeps its place, and has given up whatever it had to: its process ends."""
+    away = replace(member, epoch=IS_AWAY, previous_epoch=IS_AWAY, revoking=NO_PARTITIONS)
+    draft.write(records.make_current_record(draft.group_id, away))
     return away

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 from distributedlog.groups.consumer import planning, records
 from distributedlog.groups.consumer.group import Draft
-from distributedlog.groups.consumer.planning import Sight
+from distributedlog.groups.consumer.planning import TopicLookup
 
 
-def remove(draft: Draft, member_ids: Iterable[str], sight: Sight) -> None:
+def remove(draft: Draft, member_ids: Iterable[str], lookup: TopicLookup) -> None:
     """The group's epoch rises once for all of them."""
     for member_id in member_ids:
-        draft.write(*records.without_member(draft.group_id, member_id))
-    planning.depart(draft, sight)
+        draft.write(*records.make_member_tombstones(draft.group_id, member_id))
+    planning.bump_epoch(draft, lookup)

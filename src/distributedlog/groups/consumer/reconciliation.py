@@ -12,7 +12,7 @@
 | nothing more is to come                               | the target's | COMPLETE    |
 
 A member in UNREVOKED_PARTITIONS that has given up goes one epoch on before its next step is looked for: so it
-never passes the target's, and what it said before that step is told apart from what it says after.
+never passes the target's, and what it said before that step is distinct from what it says after.
 
 Invariant: a partition is given only when no member holds it, and a member holds it until it said otherwise or
 is gone.  So it never has two owners.  It ends: each step either gives partitions up, which needs the member's
@@ -25,7 +25,7 @@ from enum import StrEnum
 from typing import Final
 
 from distributedlog.groups.consumer.member import Member, MemberState
-from distributedlog.groups.consumer.topics import NO_SLOTS, Slot, Slots
+from distributedlog.groups.consumer.topics import NO_PARTITIONS, TopicIdPartition, TopicIdPartitions
 from distributedlog.model.errors import FencedMemberEpochError
 
 STABLE: Final = MemberState.STABLE
@@ -35,7 +35,7 @@ UNRELEASED: Final = MemberState.UNRELEASED_PARTITIONS
 
 class MemberEvent(StrEnum):
     MUST_REVOKE = "it holds what is another's to be"
-    STILL_HOLDS = "it has not given up what it was told to"
+    STILL_HOLDS = "it has not given up what it has to"
     MUST_WAIT = "something meant for it is held by another"
     COMPLETE = "it has all that is meant for it"
 
@@ -54,14 +54,19 @@ TRANSITIONS: Final[Mapping[tuple[MemberState, MemberEvent], MemberState]] = {
 }
 """A pair that is not here cannot happen: a KeyError is a defect."""
 
-IsFree = Callable[[Slot], bool]
+IsFree = Callable[[TopicIdPartition], bool]
 """Whether nobody holds the partition."""
 
 
 def reconcile(
-    member: Member, target: Slots, target_epoch: int, owned: Slots | None, is_free: IsFree
+    member: Member,
+    target: TopicIdPartitions,
+    target_epoch: int,
+    owned: TopicIdPartitions | None,
+    is_free: IsFree,
 ) -> Member:
-    """`owned` is what the member says that it has now; None: it says nothing, so it may have everything."""
+    """Reconciles a member; `owned` is what it says that it has now; None: it says nothing, so it may have
+    everything."""
     if member.is_reconciled_to(target_epoch):
         return member
     if member.state is UNREVOKED:
@@ -78,12 +83,17 @@ def reconcile(
     return _next(member, member.epoch, target, target_epoch, owned, is_free)
 
 
-def _still_has(revoking: Slots, owned: Slots | None) -> bool:
+def _still_has(revoking: TopicIdPartitions, owned: TopicIdPartitions | None) -> bool:
     return bool(revoking) and (owned is None or not revoking.isdisjoint(owned))
 
 
 def _next(
-    member: Member, epoch: int, target: Slots, target_epoch: int, owned: Slots | None, is_free: IsFree
+    member: Member,
+    epoch: int,
+    target: TopicIdPartitions,
+    target_epoch: int,
+    owned: TopicIdPartitions | None,
+    is_free: IsFree,
 ) -> Member:
     kept = member.assigned & target
     to_go = member.assigned - kept
@@ -91,12 +101,14 @@ def _next(
         return _moved(member, MemberEvent.MUST_REVOKE, epoch, kept, to_go)
     to_come = target - kept
     # What it gives up in this very step is not in `to_come`: it is not in the target.
-    free = frozenset(slot for slot in to_come if is_free(slot))
+    free = frozenset(tp for tp in to_come if is_free(tp))
     event = MemberEvent.COMPLETE if len(free) == len(to_come) else MemberEvent.MUST_WAIT
-    return _moved(member, event, target_epoch, kept | free, NO_SLOTS)
+    return _moved(member, event, target_epoch, kept | free, NO_PARTITIONS)
 
 
-def _moved(member: Member, event: MemberEvent, epoch: int, assigned: Slots, revoking: Slots) -> Member:
+def _moved(
+    member: Member, event: MemberEvent, epoch: int, assigned: TopicIdPartitions, revoking: TopicIdPartitions
+) -> Member:
     return replace(
         member,
         state=TRANSITIONS[member.state, event],

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from distributedlog.groups.consumer.member import ClassicSide, Member, MemberState
-from distributedlog.groups.consumer.topics import Slot, Slots
+from distributedlog.groups.consumer.topics import TopicIdPartition, TopicIdPartitions
 from distributedlog.groups.records import ConsumerRecord
-from distributedlog.groups.requests import Offer
+from distributedlog.groups.requests import SupportedProtocol
 from distributedlog.model.ids import Uuid
 from distributedlog.protocol.messages import group_records as messages
 
@@ -28,54 +28,56 @@ CurrentValue = messages.ConsumerGroupCurrentMemberAssignmentValue
 _STATES: Final = {state.value: state for state in MemberState}
 
 
-# --- slots -------------------------------------------------------------------------------------
+# --- partitions by topic id --------------------------------------------------------------------
 
 
-def by_topic(slots: Iterable[Slot]) -> Iterator[tuple[Uuid, list[int]]]:
-    """In an order that depends on nothing but the slots: equal assignments have equal bytes."""
+def group_by_topic(tps: Iterable[TopicIdPartition]) -> Iterator[tuple[Uuid, list[int]]]:
+    """Groups partitions in an order that depends on nothing but them: equal assignments have equal bytes."""
     topics: dict[Uuid, list[int]] = {}
-    for topic_id, partition in sorted(slots):
+    for topic_id, partition in sorted(tps):
         topics.setdefault(topic_id, []).append(partition)
     yield from topics.items()
 
 
-def slots_of(
+def read_partitions(
     topics: Iterable[messages.CurrentPartitions] | Iterable[messages.TargetPartitions],
-) -> Slots:
-    return frozenset(Slot(each.topic_id, partition) for each in topics for partition in each.partitions)
+) -> TopicIdPartitions:
+    return frozenset(
+        TopicIdPartition(each.topic_id, partition) for each in topics for partition in each.partitions
+    )
 
 
 # --- records -----------------------------------------------------------------------------------
 
 
-def group_record(group_id: str, epoch: int, metadata_hash: int) -> ConsumerRecord:
+def make_group_record(group_id: str, epoch: int, metadata_hash: int) -> ConsumerRecord:
     value = messages.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return ConsumerRecord(messages.ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
-def target_epoch_record(group_id: str, epoch: int) -> ConsumerRecord:
+def make_target_epoch_record(group_id: str, epoch: int) -> ConsumerRecord:
     value = messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
     return ConsumerRecord(messages.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
-def target_record(group_id: str, member_id: str, target: Slots) -> ConsumerRecord:
+def make_target_record(group_id: str, member_id: str, target: TopicIdPartitions) -> ConsumerRecord:
     value = messages.ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             messages.TargetPartitions(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in by_topic(target)
+            for topic_id, partitions in group_by_topic(target)
         ]
     )
     return ConsumerRecord(_target_key(group_id, member_id), value)
 
 
-def subscription_record(group_id: str, member: Member) -> ConsumerRecord:
+def make_subscription_record(group_id: str, member: Member) -> ConsumerRecord:
     classic = None
     if member.classic is not None:
         classic = messages.ClassicMemberMetadata(
             session_timeout_ms=member.classic.session_timeout_ms,
             supported_protocols=[
-                messages.ClassicProtocol(name=offer.name, metadata=offer.metadata)
-                for offer in member.classic.offers
+                messages.ClassicProtocol(name=supported.name, metadata=supported.metadata)
+                for supported in member.classic.protocols
             ],
         )
     value = Value(
@@ -92,7 +94,7 @@ def subscription_record(group_id: str, member: Member) -> ConsumerRecord:
     return ConsumerRecord(_member_key(group_id, member.member_id), value)
 
 
-def current_record(group_id: str, member: Member) -> ConsumerRecord:
+def make_current_record(group_id: str, member: Member) -> ConsumerRecord:
     value = CurrentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -103,14 +105,14 @@ def current_record(group_id: str, member: Member) -> ConsumerRecord:
     return ConsumerRecord(_current_key(group_id, member.member_id), value)
 
 
-def _current(slots: Slots) -> list[messages.CurrentPartitions]:
+def _current(tps: TopicIdPartitions) -> list[messages.CurrentPartitions]:
     return [
         messages.CurrentPartitions(topic_id=topic_id, partitions=partitions)
-        for topic_id, partitions in by_topic(slots)
+        for topic_id, partitions in group_by_topic(tps)
     ]
 
 
-def pattern_record(
+def make_pattern_record(
     group_id: str, pattern: str, topics: Iterable[str], version: int, wall_ms: int
 ) -> ConsumerRecord:
     value = messages.ConsumerGroupRegularExpressionValue(
@@ -138,7 +140,7 @@ def _pattern_key(group_id: str, pattern: str) -> messages.ConsumerGroupRegularEx
 # --- without a value ---------------------------------------------------------------------------
 
 
-def without_member(group_id: str, member_id: str) -> list[ConsumerRecord]:
+def make_member_tombstones(group_id: str, member_id: str) -> list[ConsumerRecord]:
     return [
         ConsumerRecord(_current_key(group_id, member_id), None),
         ConsumerRecord(_target_key(group_id, member_id), None),
@@ -146,12 +148,12 @@ def without_member(group_id: str, member_id: str) -> list[ConsumerRecord]:
     ]
 
 
-def without_pattern(group_id: str, pattern: str) -> ConsumerRecord:
+def make_pattern_tombstone(group_id: str, pattern: str) -> ConsumerRecord:
     return ConsumerRecord(_pattern_key(group_id, pattern), None)
 
 
-def without_group(group_id: str) -> list[ConsumerRecord]:
-    """Once its members and patterns are gone."""
+def make_group_tombstones(group_id: str) -> list[ConsumerRecord]:
+    """Makes the tombstones of a group once its members and patterns are gone."""
     return [
         ConsumerRecord(messages.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
         ConsumerRecord(messages.ConsumerGroupMetadataKey(group_id=group_id), None),
@@ -161,13 +163,15 @@ def without_group(group_id: str) -> list[ConsumerRecord]:
 # --- back ----------------------------------------------------------------------------------------
 
 
-def said(member: Member, value: Value) -> Member:
+def apply_subscription(member: Member, value: Value) -> Member:
     """The member with what a record says that it said."""
     classic = value.classic_member_metadata
     side = None
     if classic is not None:
-        offers = tuple(Offer(each.name, bytes(each.metadata)) for each in classic.supported_protocols)
-        side = ClassicSide(classic.session_timeout_ms, offers)
+        protocols = tuple(
+            SupportedProtocol(each.name, bytes(each.metadata)) for each in classic.supported_protocols
+        )
+        side = ClassicSide(classic.session_timeout_ms, protocols)
     return Member(
         member_id=member.member_id,
         instance_id=value.instance_id,
@@ -187,5 +191,5 @@ def said(member: Member, value: Value) -> Member:
     )
 
 
-def state_of(value: CurrentValue) -> MemberState:
+def read_state(value: CurrentValue) -> MemberState:
     return _STATES.get(value.state, MemberState.UNKNOWN)

@@ -2,10 +2,10 @@
 
 | deadline         | begins                               | ends                          | when it is over |
 |------------------|--------------------------------------|-------------------------------|-----------------|
-| CONSUMER_SESSION | with each sign of life               | with the member               | it is out       |
-| REVOCATION       | when it has to give some up          | when it has, or holds no more | it is out       |
-| REJOIN           | when a classic one has to join again | when it joins                 | it is out       |
-| RESYNC           | when a classic one has joined        | when it asks for its part     | it is out       |
+| CONSUMER_SESSION | with each sign of life               | with the member               | it is removed   |
+| REVOCATION       | when it has to give some up          | when it has, or holds no more | it is removed   |
+| REJOIN           | when a classic one has to join again | when it joins                 | it is removed   |
+| RESYNC           | when a classic one has joined        | when it sends SyncGroup       | it is removed   |
 
 A deadline that is looked at late says that the coordinator itself stood still: the member gets that time
 back.
@@ -20,7 +20,7 @@ from distributedlog.model.config import MINUTE_MS, SECOND_MS
 
 STALL_MS: Final = 1 * SECOND_MS
 REBALANCE_TIMEOUT_MS: Final = 5 * MINUTE_MS
-"""Of a member that did not say how long it takes."""
+"""The rebalance timeout of a member that did not say how long it takes."""
 OF_A_MEMBER: Final = (Timer.CONSUMER_SESSION, Timer.REVOCATION, Timer.REJOIN, Timer.RESYNC)
 
 
@@ -48,30 +48,30 @@ def watch_revocation(group_id: str, before: Member | None, member: Member, turn:
         turn.timers.set(key, turn.now_ms + rebalance_timeout_ms(member))
 
 
-def must_rejoin(group_id: str, member: Member, turn: Turn) -> None:
+def require_rejoin(group_id: str, member: Member, turn: Turn) -> None:
     key = TimerKey(Timer.REJOIN, group_id, member.member_id)
     if key not in turn.timers:
         turn.timers.set(key, turn.now_ms + rebalance_timeout_ms(member))
 
 
-def rejoined(group_id: str, member: Member, turn: Turn) -> None:
+def mark_rejoined(group_id: str, member: Member, turn: Turn) -> None:
     turn.timers.cancel(TimerKey(Timer.REJOIN, group_id, member.member_id))
     turn.timers.set(
         TimerKey(Timer.RESYNC, group_id, member.member_id), turn.now_ms + rebalance_timeout_ms(member)
     )
 
 
-def synced(group_id: str, member: Member, turn: Turn) -> None:
+def mark_synced(group_id: str, member: Member, turn: Turn) -> None:
     turn.timers.cancel(TimerKey(Timer.RESYNC, group_id, member.member_id))
 
 
-def forget(group_id: str, member_id: str, turn: Turn) -> None:
+def cancel_deadlines(group_id: str, member_id: str, turn: Turn) -> None:
     for timer in OF_A_MEMBER:
         turn.timers.cancel(TimerKey(timer, group_id, member_id))
 
 
-def is_excused(key: TimerKey, due_ms: int, member: Member, turn: Turn) -> bool:
-    """Whether the coordinator stood still while the deadline passed; then there is another one."""
+def excuse_stall(key: TimerKey, due_ms: int, member: Member, turn: Turn) -> bool:
+    """Returns whether the coordinator stood still while the deadline passed; then there is another one."""
     late_ms = turn.now_ms - due_ms
     if late_ms < STALL_MS:
         return False

@@ -5,9 +5,10 @@
 | consumer.session.timeout.ms    | group.consumer.{min,max}.session.timeout.ms    | group.consumer.session…  |
 | consumer.heartbeat.interval.ms | group.consumer.{min,max}.heartbeat.interval.ms | group.consumer.heart…    |
 
-A session is longer than an interval.  Settings are checked when they are made, by the broker that is asked;
-the one that coordinates may have other bounds, and keeps to its own: a value beyond them counts as the bound,
-and two that contradict each other do not count.  Members hear of a change with the next heartbeat.
+A session is longer than an interval.  The other settings of a group (`model.group_settings`) have no effect.
+Settings are checked when they are made, by the broker that gets them; the one that coordinates may have other
+bounds, and keeps to its own: a value beyond them counts as the bound, and two that contradict each other do
+not count.  Members learn of a change with the next heartbeat.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,12 @@ from dataclasses import replace
 from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.turn import Turn
 from distributedlog.model.errors import ConfigError
-from distributedlog.model.group_settings import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, read_settings
+from distributedlog.model.group_settings import (
+    HEARTBEAT_INTERVAL,
+    SESSION_TIMEOUT,
+    check_settings,
+    read_consumer_settings,
+)
 
 
 def _bounds(config: GroupConfig) -> dict[str, tuple[int, int]]:
@@ -30,7 +36,7 @@ def _bounds(config: GroupConfig) -> dict[str, tuple[int, int]]:
     }
 
 
-def _with(values: Mapping[str, int], config: GroupConfig) -> GroupConfig:
+def _override(values: Mapping[str, int], config: GroupConfig) -> GroupConfig:
     return replace(
         config,
         consumer_session_timeout_ms=values.get(SESSION_TIMEOUT, config.consumer_session_timeout_ms),
@@ -38,38 +44,39 @@ def _with(values: Mapping[str, int], config: GroupConfig) -> GroupConfig:
     )
 
 
-def _is_sound(config: GroupConfig) -> bool:
+def _is_consistent(config: GroupConfig) -> bool:
     return config.consumer_heartbeat_interval_ms < config.consumer_session_timeout_ms
 
 
 def check(settings: Mapping[str, str], config: GroupConfig) -> None:
     """All settings that a group would have."""
-    values = read_settings(settings)
+    check_settings(settings)
+    values = read_consumer_settings(settings)
     bounds = _bounds(config)
     for name, value in values.items():
         low, high = bounds[name]
         if not low <= value <= high:
             raise ConfigError(f"{name} cannot be {value}: here it is {low} to {high}")
-    if values and not _is_sound(_with(values, config)):
+    if values and not _is_consistent(_override(values, config)):
         raise ConfigError(f"{SESSION_TIMEOUT} has to be longer than {HEARTBEAT_INTERVAL}")
 
 
-def in_force(settings: Mapping[str, str], config: GroupConfig) -> GroupConfig:
+def resolve_config(settings: Mapping[str, str], config: GroupConfig) -> GroupConfig:
     if not settings:
         return config
     try:
-        values = read_settings(settings)
+        values = read_consumer_settings(settings)
     except ConfigError:
-        return config  # of a later version, or made past all checks
+        return config  # made past all checks
     bounds = _bounds(config)
     within = {name: min(max(value, bounds[name][0]), bounds[name][1]) for name, value in values.items()}
-    own = _with(within, config)
-    return own if _is_sound(own) else config
+    own = _override(within, config)
+    return own if _is_consistent(own) else config
 
 
-def turn_under(settings: Mapping[str, str], turn: Turn) -> Turn:
+def make_group_turn(settings: Mapping[str, str], turn: Turn) -> Turn:
     """The same turn, with what is in force for the group: what is written in the one is in the other."""
-    config = in_force(settings, turn.config)
+    config = resolve_config(settings, turn.config)
     if config is turn.config:
         return turn
     own = copy(turn)

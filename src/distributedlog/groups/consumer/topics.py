@@ -11,15 +11,15 @@ from typing import NamedTuple, Protocol
 from distributedlog.model.ids import Uuid
 
 
-class Slot(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """A partition, by its topic's id: a later topic of the same name has others."""
 
     topic_id: Uuid
     partition: int
 
 
-Slots = frozenset[Slot]
-NO_SLOTS: Slots = frozenset()
+TopicIdPartitions = frozenset[TopicIdPartition]
+NO_PARTITIONS: TopicIdPartitions = frozenset()
 
 
 class TopicView(NamedTuple):
@@ -29,21 +29,22 @@ class TopicView(NamedTuple):
 
 
 class Topics(Protocol):
-    """At one moment.  The marks are compared with `is`: the same object means that nothing has changed."""
+    """The topics of one metadata image.  The marks are compared with `is`: the same object means that
+    nothing has changed."""
 
     @property
     def mark(self) -> object:
-        """Of all topics and their partitions."""
+        """A mark that changes with all topics and their partitions."""
         ...
 
     @property
     def names_mark(self) -> object:
-        """Of the names: topics come and go less often than their partitions change."""
+        """A mark of the names: topics come and go less often than their partitions change."""
         ...
 
     @property
     def version(self) -> int:
-        """Of the metadata as a whole; it only rises."""
+        """The version of the metadata as a whole; it only rises."""
         ...
 
     def named(self, name: str) -> TopicView | None: ...
@@ -51,7 +52,7 @@ class Topics(Protocol):
     def name_of(self, topic_id: Uuid) -> str | None: ...
 
     def names(self) -> Iterable[str]:
-        """That a pattern may stand for: internal topics are not among them."""
+        """Returns the names that a pattern may stand for: internal topics are not among them."""
         ...
 
     def group_settings(self, group_id: str) -> Mapping[str, str]:
@@ -60,7 +61,7 @@ class Topics(Protocol):
 
 
 class NoTopics:
-    """Of a coordinator that nobody has shown any."""
+    """The topics of a coordinator that nobody has shown any."""
 
     mark: object = None
     names_mark: object = None

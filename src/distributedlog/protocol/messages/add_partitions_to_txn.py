@@ -19,7 +19,7 @@ class AddPartitionsToTxnTransaction(Struct):
     producer_id: int = field(INT64)
     producer_epoch: int = field(INT16)
     verify_only: bool = field(BOOL, default=False)
-    """Only check that the partitions are part of the transaction."""
+    """Whether to check only that the partitions are part of the transaction."""
     topics: list[AddPartitionsToTxnTopic] = field(array(AddPartitionsToTxnTopic))
 
 

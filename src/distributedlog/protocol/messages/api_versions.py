@@ -46,4 +46,4 @@ class ApiVersionsResponse(Message, api_key=ApiKey.API_VERSIONS, versions=(0, 4),
         array(FinalizedFeatureKey), since=3, tag=2, default_factory=list
     )
     zk_migration_ready: bool = field(BOOL, since=3, tag=3, default=False)
-    """Of the time of ZooKeeper: always false here."""
+    """A field of the time of ZooKeeper: always false here."""

@@ -18,7 +18,7 @@ class TopicPartitions(Struct):
 class ConsumerProtocolSubscription(Message, versions=(0, 3)):
     topics: list[str] = field(array(STRING))
     user_data: bytes | None = field(nullable(BYTES), default=None)
-    """Of the assignor: the sticky ones keep earlier assignments here."""
+    """The user data of the assignor: the sticky ones keep earlier assignments here."""
     owned_partitions: list[TopicPartitions] = field(array(TopicPartitions), since=1, default_factory=list)
     generation_id: int = field(INT32, since=2, default=-1)
     rack_id: str | None = field(nullable(STRING), since=3, default=None)

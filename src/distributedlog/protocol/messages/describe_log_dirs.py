@@ -2,7 +2,12 @@
 
 Versions 1 to 5, flexible from 2.  3 adds an error for the whole answer, 4 the volume's size, 5 whether it
 is cordoned.
+
+A replica of ours may say how many of its records its coordinator could not read: in a tagged field that
+Kafka's schema does not have, which everybody else passes over (KIP-482), and only if there are any.
 """
+
+from typing import Final
 
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.kinds import BOOL, INT16, INT32, INT64, STRING, array, nullable
@@ -23,6 +28,22 @@ class DescribeLogDirsPartition(Struct):
     partition_size: int = field(INT64)
     offset_lag: int = field(INT64)
     is_future_key: bool = field(BOOL)
+
+
+UNREADABLE_RECORDS_TAG: Final = 10_000
+_UNREADABLE_BYTES: Final = 8
+
+
+def set_unreadable_records(partition: DescribeLogDirsPartition, count: int) -> None:
+    if count:
+        partition.unknown_tags = ((UNREADABLE_RECORDS_TAG, count.to_bytes(_UNREADABLE_BYTES, "big")),)
+
+
+def get_unreadable_records(partition: DescribeLogDirsPartition) -> int:
+    for tag, value in partition.unknown_tags:
+        if tag == UNREADABLE_RECORDS_TAG and len(value) == _UNREADABLE_BYTES:
+            return int.from_bytes(value, "big")
+    return 0
 
 
 class DescribeLogDirsTopic(Struct):

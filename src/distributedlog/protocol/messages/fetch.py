@@ -107,7 +107,7 @@ class PartitionData(Struct):
     snapshot_id: SnapshotId | None = field(optional(SnapshotId), since=12, tag=2, default=None)
     """Set when the offset is below the log's start in the metadata log."""
     aborted_transactions: list[AbortedTransaction] | None = field(nullable(array(AbortedTransaction)))
-    """For read committed only, else null."""
+    """The aborted transactions, for read committed only, else null."""
     preferred_read_replica: int = field(INT32, since=11, default=-1)
     """A nearer replica to go on with, -1 for none."""
     records: Payload | None = field(nullable(RECORDS))

@@ -35,7 +35,7 @@ class OffsetCommitValue(Message, versions=(0, 4), flexible_since=4):
     metadata: str = field(STRING)
     commit_timestamp: int = field(INT64)
     expire_timestamp: int = field(INT64, since=1, until=1, default=-1)
-    """Only of clients that set a retention time themselves."""
+    """The time that clients set who choose a retention time themselves."""
 
 
 class GroupMetadataKey(Message, versions=(2, 2)):
@@ -72,7 +72,7 @@ class ConsumerGroupMetadataKey(Message, versions=(3, 3)):
 class ConsumerGroupMetadataValue(Message, versions=(0, 0), flexible_since=0):
     epoch: int = field(INT32)
     metadata_hash: int = field(INT64, tag=0, default=0)
-    """Of the subscribed topics: when it changes, so may the assignment."""
+    """The hash of the subscribed topics: when it changes, so may the assignment."""
 
 
 class ConsumerGroupPartitionMetadataKey(Message, versions=(4, 4)):
@@ -122,7 +122,7 @@ class ConsumerGroupMemberMetadataValue(Message, versions=(0, 0), flexible_since=
     classic_member_metadata: ClassicMemberMetadata | None = field(
         nullable(struct(ClassicMemberMetadata)), tag=0, default=None
     )
-    """Of a member that still speaks the classic protocol while the group is being moved over."""
+    """The metadata of a member that still speaks the classic protocol while the group is being moved over."""
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, versions=(6, 6)):
@@ -174,7 +174,7 @@ class ConsumerGroupRegularExpressionKey(Message, versions=(16, 16)):
 class ConsumerGroupRegularExpressionValue(Message, versions=(0, 0), flexible_since=0):
     topics: list[str] = field(array(STRING))
     version: int = field(INT64)
-    """Of the metadata that the topics were looked up in."""
+    """The version of the metadata that the topics were looked up in."""
     timestamp: int = field(INT64)
 
 

@@ -44,4 +44,4 @@ class JoinGroupResponse(Message, api_key=ApiKey.JOIN_GROUP, versions=(0, 9), fle
     """The leader keeps the assignment there is."""
     member_id: str = field(STRING)
     members: list[JoinGroupResponseMember] = field(array(JoinGroupResponseMember))
-    """For the leader only."""
+    """The members, for the leader only."""

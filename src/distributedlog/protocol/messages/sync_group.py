@@ -21,7 +21,7 @@ class SyncGroupRequest(Message, api_key=ApiKey.SYNC_GROUP, versions=(0, 5), flex
     protocol_type: str | None = field(nullable(STRING), since=5, default=None)
     protocol_name: str | None = field(nullable(STRING), since=5, default=None)
     assignments: list[SyncGroupRequestAssignment] = field(array(SyncGroupRequestAssignment))
-    """From the leader only."""
+    """The assignments, from the leader only."""
 
 
 class SyncGroupResponse(Message, api_key=ApiKey.SYNC_GROUP, versions=(0, 5), flexible_since=4):

@@ -12,7 +12,7 @@ from distributedlog.protocol.schema import Message, Struct, field
 class FeatureUpdateKey(Struct):
     feature: str = field(STRING)
     max_version_level: int = field(INT16)
-    """Below 1 the feature is deleted."""
+    """The level of the feature, which is deleted below 1."""
     allow_downgrade: bool = field(BOOL, until=0, default=False)
     upgrade_type: int = field(INT8, since=1, default=1)
 

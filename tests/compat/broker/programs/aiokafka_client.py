@@ -12,7 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
 from tests.compat.broker.programs.lines import (
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     Answer,
     Operation,
     RefusedError,
@@ -51,14 +51,14 @@ class Aiokafka:
                 )
                 for record in request["records"]
             ]
-            answers = await asyncio.wait_for(asyncio.gather(*sends), PATIENCE_SECONDS)
+            answers = await asyncio.wait_for(asyncio.gather(*sends), TIMEOUT_SECONDS)
         return {"offsets": [None if acks == "0" else answer.offset for answer in answers]}
 
     def _consumer(self) -> AIOKafkaConsumer:
         return AIOKafkaConsumer(**self._servers, enable_auto_commit=False)
 
     async def _next(self, consumer: AIOKafkaConsumer) -> Answer:
-        record = await asyncio.wait_for(consumer.getone(), PATIENCE_SECONDS)
+        record = await asyncio.wait_for(consumer.getone(), TIMEOUT_SECONDS)
         return as_record(record.offset, record.timestamp, record.key, record.value, list(record.headers))
 
     async def consume(self, request: Request) -> Answer:

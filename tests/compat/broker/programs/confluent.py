@@ -12,7 +12,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.compat.broker.programs.lines import (
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     Answer,
     Operation,
     RefusedError,
@@ -67,7 +67,7 @@ class Confluent:
                 timestamp=record["timestamp"] or 0,
                 on_delivery=delivered,
             )
-        left = producer.flush(PATIENCE_SECONDS)
+        left = producer.flush(TIMEOUT_SECONDS)
         if errors:
             raise refused(errors[0])
         if left:
@@ -78,7 +78,7 @@ class Confluent:
         return Consumer({**self._servers, "group.id": "none", "enable.auto.commit": False})
 
     def _next(self, consumer: Consumer) -> Answer:
-        message = consumer.poll(PATIENCE_SECONDS)
+        message = consumer.poll(TIMEOUT_SECONDS)
         if message is None:
             raise RefusedError(None, "nothing came")
         error = message.error()
@@ -112,7 +112,7 @@ class Confluent:
         offsets = []
         for timestamp in request["timestamps"]:
             asked = [TopicPartition(request["topic"], request["partition"], timestamp)]
-            (found,) = consumer.offsets_for_times(asked, timeout=PATIENCE_SECONDS)
+            (found,) = consumer.offsets_for_times(asked, timeout=TIMEOUT_SECONDS)
             if found.error is not None:
                 raise refused(found.error)
             offsets.append(None if found.offset == NO_OFFSET else found.offset)
@@ -122,7 +122,7 @@ class Confluent:
     def bounds(self, request: Request) -> Answer:
         consumer = self._consumer()
         place = TopicPartition(request["topic"], request["partition"])
-        found = consumer.get_watermark_offsets(place, timeout=PATIENCE_SECONDS)
+        found = consumer.get_watermark_offsets(place, timeout=TIMEOUT_SECONDS)
         assert found is not None
         consumer.close()
         return {"start": found[0], "end": found[1]}
@@ -134,87 +134,87 @@ class Confluent:
             replication_factor=1,
             config=request["configs"],
         )
-        self._admin.create_topics([topic])[request["topic"]].result(PATIENCE_SECONDS)
+        self._admin.create_topics([topic])[request["topic"]].result(TIMEOUT_SECONDS)
         return {}
 
     def delete(self, request: Request) -> Answer:
-        self._admin.delete_topics([request["topic"]])[request["topic"]].result(PATIENCE_SECONDS)
+        self._admin.delete_topics([request["topic"]])[request["topic"]].result(TIMEOUT_SECONDS)
         return {}
 
     def list(self, request: Request) -> Answer:
-        return {"topics": sorted(self._admin.list_topics(timeout=PATIENCE_SECONDS).topics)}
+        return {"topics": sorted(self._admin.list_topics(timeout=TIMEOUT_SECONDS).topics)}
 
     def describe(self, request: Request) -> Answer:
-        (described,) = self._admin.list_topics(request["topic"], timeout=PATIENCE_SECONDS).topics.values()
+        (described,) = self._admin.list_topics(request["topic"], timeout=TIMEOUT_SECONDS).topics.values()
         if described.error is not None:
             raise refused(described.error)
         return {"partitions": len(described.partitions)}
 
     def grow(self, request: Request) -> Answer:
         more = NewPartitions(request["topic"], request["partitions"])
-        self._admin.create_partitions([more])[request["topic"]].result(PATIENCE_SECONDS)
+        self._admin.create_partitions([more])[request["topic"]].result(TIMEOUT_SECONDS)
         return {}
 
     def set_config(self, request: Request) -> Answer:
         entry = ConfigEntry(request["name"], request["value"], incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, request["topic"], incremental_configs=[entry])
-        self._admin.incremental_alter_configs([resource])[resource].result(PATIENCE_SECONDS)
+        self._admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_SECONDS)
         return {}
 
     def config(self, request: Request) -> Answer:
         resource = ConfigResource(ResourceType.TOPIC, request["topic"])
-        entries = self._admin.describe_configs([resource])[resource].result(PATIENCE_SECONDS)
+        entries = self._admin.describe_configs([resource])[resource].result(TIMEOUT_SECONDS)
         return {"value": entries[request["name"]].value}
 
     def brokers(self, request: Request) -> Answer:
-        described = self._admin.describe_cluster().result(PATIENCE_SECONDS)
+        described = self._admin.describe_cluster().result(TIMEOUT_SECONDS)
         return {"ids": sorted(node.id for node in described.nodes)}
 
     def trial(self, request: Request) -> Answer:
         topic = NewTopic(request["topic"], num_partitions=1, replication_factor=1)
         made = self._admin.create_topics([topic], validate_only=True)
-        made[request["topic"]].result(PATIENCE_SECONDS)
+        made[request["topic"]].result(TIMEOUT_SECONDS)
         return {}
 
     def trim(self, request: Request) -> Answer:
         place = TopicPartition(request["topic"], request["partition"], request["before"])
-        deleted = self._admin.delete_records([place])[place].result(PATIENCE_SECONDS)
+        deleted = self._admin.delete_records([place])[place].result(TIMEOUT_SECONDS)
         return {"start": deleted.low_watermark}
 
     def unset_config(self, request: Request) -> Answer:
         entry = ConfigEntry(request["name"], None, incremental_operation=AlterConfigOpType.DELETE)
         resource = ConfigResource(ResourceType.TOPIC, request["topic"], incremental_configs=[entry])
-        self._admin.incremental_alter_configs([resource])[resource].result(PATIENCE_SECONDS)
+        self._admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_SECONDS)
         return {}
 
     def broker_config(self, request: Request) -> Answer:
         resource = ConfigResource(ResourceType.BROKER, str(request["id"]))
-        entries = self._admin.describe_configs([resource])[resource].result(PATIENCE_SECONDS)
+        entries = self._admin.describe_configs([resource])[resource].result(TIMEOUT_SECONDS)
         return {"value": entries[request["name"]].value}
 
     def set_broker_config(self, request: Request) -> Answer:
         entry = ConfigEntry(request["name"], request["value"], incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.BROKER, str(request["id"]), incremental_configs=[entry])
-        self._admin.incremental_alter_configs([resource])[resource].result(PATIENCE_SECONDS)
+        self._admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_SECONDS)
         return {}
 
     def offsets(self, request: Request) -> Answer:
         place = TopicPartition(request["topic"], request["partition"])
         found = [
-            self._admin.list_offsets({place: spec})[place].result(PATIENCE_SECONDS).offset
+            self._admin.list_offsets({place: spec})[place].result(TIMEOUT_SECONDS).offset
             for spec in (EARLIEST, LATEST)
         ]
         return {"start": found[0], "end": found[1]}
 
     def elect(self, request: Request) -> Answer:
         place = TopicPartition(request["topic"], request["partition"])
-        elected = self._admin.elect_leaders(ElectionType.PREFERRED, [place]).result(PATIENCE_SECONDS)
+        elected = self._admin.elect_leaders(ElectionType.PREFERRED, [place]).result(TIMEOUT_SECONDS)
         error = elected[place]
         return {"code": 0 if error is None else error.code()}
 
 
 def telling(operation: Operation) -> Operation:
-    """With the error code that confluent-kafka hides in its exception."""
+    """Raises with the error code that confluent-kafka hides in its exception."""
 
     def told(request: Request) -> Answer:
         try:

@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import KafkaError
 
 from tests.compat.broker.programs.lines import (
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     Answer,
     Operation,
     RefusedError,
@@ -51,7 +51,7 @@ class KafkaPython:
             for record in request["records"]
         ]
         try:
-            offsets = [send.get(timeout=PATIENCE_SECONDS).offset for send in sends]
+            offsets = [send.get(timeout=TIMEOUT_SECONDS).offset for send in sends]
         finally:
             producer.close()
         return {"offsets": [None if acks == "0" else offset for offset in offsets]}
@@ -60,7 +60,7 @@ class KafkaPython:
         return KafkaConsumer(
             **self._servers,
             enable_auto_commit=False,
-            consumer_timeout_ms=int(PATIENCE_SECONDS * 1000),
+            consumer_timeout_ms=int(TIMEOUT_SECONDS * 1000),
         )
 
     def _next(self, consumer: KafkaConsumer) -> Answer:

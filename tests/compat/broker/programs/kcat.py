@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.compat.broker.programs.lines import (
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     Answer,
     RefusedError,
     Request,
@@ -62,7 +62,7 @@ class Kcat:
     def _run(self, *arguments: object, sent: bytes = b"") -> tuple[bytes, str]:
         ran = subprocess.run(
             ["kcat", "-b", self._bootstrap, "-m", "20", *map(str, arguments)],
-            input=sent, capture_output=True, timeout=PATIENCE_SECONDS, check=False,
+            input=sent, capture_output=True, timeout=TIMEOUT_SECONDS, check=False,
         )  # fmt: skip
         said = ran.stderr.decode("utf-8", "replace")
         if ran.returncode != 0 or "ERROR" in said or "Delivery failed" in said:

@@ -40,7 +40,7 @@ Request = Mapping[str, Any]
 Answer = dict[str, Any]
 Operation = Callable[[Request], Answer]
 
-PATIENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class RefusedError(Exception):

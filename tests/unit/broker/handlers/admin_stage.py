@@ -6,16 +6,15 @@ Handlers that need no log are given none.
 
 import asyncio
 import importlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from typing import Any, TypeVar, cast
 
-from distributedlog.broker.context import ANONYMOUS, RequestContext
-from distributedlog.broker.dispatch import HANDLERS, Registration
-from distributedlog.broker.metadata import MetadataReplica
-from distributedlog.broker.producer_ids import ProducerIds
+from distributedlog.broker.cluster.metadata import MetadataReplica
+from distributedlog.broker.coordination.producer_ids import ProducerIds
+from distributedlog.broker.net.context import ANONYMOUS, RequestContext
+from distributedlog.broker.net.dispatch import HANDLERS, Registration
 from distributedlog.broker.services import Services
-from distributedlog.broker.settings import NodeSettings
 from distributedlog.controller.image import Endpoint, MetadataImage
 from distributedlog.controller.requests import (
     AllocateProducerIdsRequest,
@@ -32,13 +31,14 @@ from distributedlog.protocol.codec import decode_all, encode_bytes, join_parts
 from distributedlog.protocol.framing import encode_response
 from distributedlog.protocol.registry import api_of
 from distributedlog.protocol.schema import Message
+from distributedlog.settings.node_settings import NodeSettings
 from tests.simulation.clock import ManualClock
 from tests.unit.controller.stage import Stage, config
 
 R = TypeVar("R", bound=Message)
 
 LISTENER = "CLIENT"
-PATIENCE_MS = 30_000
+TIMEOUT_MS = 30_000
 
 
 class _Controller:
@@ -67,8 +67,15 @@ class _Controller:
 
     def catch_up(self) -> None:
         for offset, entry in enumerate(self._stage.log.entries):
-            self._replica.entry(entry, offset)
+            self._replica.handle_entry(entry, offset)
         self._replica.publish()
+
+
+class NoLogs:
+    """The partitions of a broker that has none."""
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        callback()
 
 
 class Broker:
@@ -87,6 +94,7 @@ class Broker:
             "metadata": self.replica,
             "controller": self.controller,
             "producer_ids": ProducerIds(self._fetch_block),
+            "partitions": NoLogs(),
         }
         absent = dict.fromkeys(each.name for each in fields(Services))
         self.services = Services(**cast(Any, {**absent, **present}))
@@ -120,11 +128,11 @@ class Broker:
     # --- asking --------------------------------------------------------------------------------
 
     def ask(self, request: Message, version: int, answer: type[R], *, listener: str = LISTENER) -> R:
-        """As the server does it: what the client wrote, and what it reads."""
+        """Handles a request as the server does: what the client wrote, and what it reads."""
         registration = registration_of(request)
         received = decode_all(type(request), version, encode_bytes(request, version))
         context = RequestContext(
-            ANONYMOUS, listener, "client", "127.0.0.1", 7, version, 0, self.clock.monotonic_ms() + PATIENCE_MS
+            ANONYMOUS, listener, "client", "127.0.0.1", 7, version, 0, self.clock.monotonic_ms() + TIMEOUT_MS
         )
         response = asyncio.run(self._handle(registration, received, context))
         encode_response(response, version, 5)
@@ -136,8 +144,8 @@ class Broker:
             handled = registration.handle(self.services, request, context)
             response = await handled if isinstance(handled, Awaitable) else handled
         except DlogError as error:
-            response = registration.refusal(request, context, error.code, str(error))
-        assert response is not None
+            response = registration.make_error_response(request, context, error.code, str(error))
+        assert isinstance(response, Message)
         return response
 
 
@@ -146,7 +154,7 @@ def _has_tags(request: Message, version: int) -> bool:
 
 
 def registration_of(request: Message | type[Message]) -> Registration:
-    """Of the handler in the module that is named like that of the messages."""
+    """Returns the handler in the module that is named like that of the messages."""
     messages = api_of(request.api_key).request.__module__.rpartition(".")[2]
     importlib.import_module(f"distributedlog.broker.handlers.{messages}")
     return HANDLERS.by_key[request.api_key]

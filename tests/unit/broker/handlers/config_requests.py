@@ -43,7 +43,7 @@ def one(broker: Broker, kind: int, name: str, key: str, **flags: bool) -> Descri
 
 
 def store(broker: Broker, kind: int, name: str, **settings: str) -> None:
-    """As another broker may have had them stored, past this one's checks."""
+    """Stores settings as another broker may have had them stored, past this one's checks."""
     edits = tuple(ConfigEdit(key.replace("_", "."), ConfigOp.SET, value) for key, value in settings.items())
     asked = IncrementalAlterConfigsRequest(((ConfigResource(kind, name), edits),))
     ((_, outcome),) = broker.stage.ask(asked, ConfigsReply).resources

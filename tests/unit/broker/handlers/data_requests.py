@@ -63,13 +63,16 @@ def fetch_request(
     session: tuple[int, int] = (0, CLOSING),
     forgotten: tuple[int, ...] = (),
     replica_id: int = -1,
+    replica_epoch: int = -1,
 ) -> FetchRequest:
     """Names topics both ways: the version decides which is sent."""
     named = [FetchTopic(topic=topic, topic_id=topic_id(number), partitions=list(partitions))]
     gone = [ForgottenTopic(topic=topic, topic_id=topic_id(number), partitions=list(forgotten))]
     return FetchRequest(
         replica_id=replica_id,
-        replica_state=None if replica_id < 0 else ReplicaState(replica_id=replica_id),
+        replica_state=None
+        if replica_id < 0
+        else ReplicaState(replica_id=replica_id, replica_epoch=replica_epoch),
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,

@@ -9,17 +9,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from distributedlog.broker.context import ANONYMOUS, RequestContext
-from distributedlog.broker.delayed import Delayed
-from distributedlog.broker.dispatch import Answer
-from distributedlog.broker.fetch_sessions import FetchSessionCache
-from distributedlog.broker.metrics import BrokerMetrics
-from distributedlog.broker.partitions import SYNC_REST_MS
+from distributedlog.broker.net.context import ANONYMOUS, ConnectionSession, RequestContext
+from distributedlog.broker.net.dispatch import HandlerResponse
+from distributedlog.broker.net.pending import PendingResponse
+from distributedlog.broker.observability.metrics import BrokerMetrics
+from distributedlog.broker.replicas.delayed import Purgatory
+from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
+from distributedlog.broker.replicas.partitions import SYNC_PAUSE_MS
+from distributedlog.broker.replicas.step_queue import StepQueue
 from distributedlog.broker.services import Services
 from distributedlog.controller.records import BrokerEndpoint, RegisterBroker
 from distributedlog.model.config import LogConfig
 from distributedlog.ports.disk import Disk, SystemDisk
-from distributedlog.ports.randomness import SeededRandomness
+from distributedlog.ports.executor import Executor
 from distributedlog.protocol.codec import Part, decode_all, encode_bytes
 from distributedlog.protocol.framing import decode_response, encode_response
 from distributedlog.protocol.messages.produce import (
@@ -32,8 +34,11 @@ from distributedlog.protocol.messages.produce import (
 from distributedlog.protocol.schema import Message
 from distributedlog.replication.partition import Partition
 from distributedlog.storage.files import FileRegion
+from tests.simulation.clock import SeededRandomness
+from tests.simulation.executor import InlineExecutor
 from tests.unit.broker.handlers.admin_stage import registration_of
 from tests.unit.broker.partition_stage import ME, OTHER, Stage, topic_id
+from tests.unit.broker.server_stage import SECRET_HOLDER
 from tests.unit.storage.support import batch_of, value_of
 
 R = TypeVar("R", bound=Message)
@@ -45,14 +50,33 @@ LARGE = LogConfig(file_delete_delay_ms=0)
 """Segments that hold all of a test."""
 
 
+class NoGroups:
+    """A broker that coordinates nothing."""
+
+    def __init__(self) -> None:
+        self.unreadable: dict[int, int] = {}
+
+    def unreadable_counts(self) -> dict[int, int]:
+        return self.unreadable
+
+
 class DataBroker:
     """Broker 1, which leads the one partition of the topic `t`."""
 
-    def __init__(self, root: Path, *, log: LogConfig = LARGE, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        log: LogConfig = LARGE,
+        disk: Disk | None = None,
+        preparing: Executor | None = None,
+    ) -> None:
         self.runner = asyncio.Runner()
         self.stage = Stage(disk=disk or SystemDisk(), root=str(root / "data"), log=log)
         self.metadata, self.clock = self.stage.metadata, self.stage.clock
         self.metrics = BrokerMetrics()
+        self.session = ConnectionSession()
+        """What was proved on the one connection over which everything is asked."""
         partitions = self.stage.partitions
         self.services = Services(
             settings=self.stage.settings,
@@ -60,11 +84,14 @@ class DataBroker:
             metadata=self.metadata,
             controller=cast(Any, None),
             partitions=partitions,
-            delayed=Delayed(partitions.signals, clock=self.clock, scheduler=self.stage.scheduler),
+            purgatory=Purgatory(partitions.signals, clock=self.clock, scheduler=self.stage.scheduler),
+            searches=StepQueue(InlineExecutor()),
+            preparations=StepQueue(preparing or InlineExecutor(), running_max=2),
             fetch_sessions=FetchSessionCache(8, randomness=SeededRandomness(1)),
             producer_ids=cast(Any, None),
-            groups=cast(Any, None),
+            groups=cast(Any, NoGroups()),
             metrics=self.metrics,
+            secret_holder=SECRET_HOLDER,
         )
         self.metadata.create(TOPIC, TOPIC_NUMBER)
         self.follow()
@@ -100,12 +127,12 @@ class DataBroker:
     def settle(self) -> None:
         """All is synced that was appended, also what nobody waits for."""
         self.stage.settle()
-        self.stage.scheduler.advance(SYNC_REST_MS)
+        self.stage.scheduler.advance(SYNC_PAUSE_MS)
         self.stage.settle()
 
     @property
-    def parked_count(self) -> int:
-        return self.services.delayed.parked_count
+    def delayed_count(self) -> int:
+        return self.services.purgatory.delayed_count
 
     @property
     def regions_held(self) -> int:
@@ -118,7 +145,7 @@ class DataBroker:
 
     # --- asking --------------------------------------------------------------------------------
 
-    def begin(self, request: Message, version: int, *, client_id: str = CLIENT_ID) -> Answer:
+    def begin(self, request: Message, version: int, *, client_id: str = CLIENT_ID) -> HandlerResponse:
         """Phase one, as the server does it with a frame of its own; refusals of the whole are raised."""
         return self.begin_frame(
             type(request), version, bytearray(encode_bytes(request, version)), client_id=client_id
@@ -126,12 +153,13 @@ class DataBroker:
 
     def begin_frame(
         self, request: type[Message], version: int, frame: bytearray, *, client_id: str = CLIENT_ID
-    ) -> Answer:
+    ) -> HandlerResponse:
+        deadline_ms = self.clock.monotonic_ms() + 30_000
         context = RequestContext(
-            ANONYMOUS, LISTENER, client_id, "127.0.0.1", 7, version, 0, self.clock.monotonic_ms() + 30_000
+            ANONYMOUS, LISTENER, client_id, "127.0.0.1", 7, version, 0, deadline_ms, self.session
         )
 
-        async def handle() -> Answer:
+        async def handle() -> HandlerResponse:
             received = decode_all(request, version, frame)
             answer = registration_of(request).handle(self.services, received, context)
             if asyncio.iscoroutine(answer):
@@ -140,10 +168,14 @@ class DataBroker:
 
         return self.runner.run(handle())
 
-    def finish(self, answer: Answer, version: int, response: type[R]) -> R:
-        """What the client reads: of an answer that was parked, once it has come."""
-        if isinstance(answer, asyncio.Future):
-            assert answer.done(), "it is still parked"
+    def finish(self, answer: HandlerResponse, version: int, response: type[R]) -> R:
+        """What the client reads: of an answer that was delayed, once it has come."""
+        if isinstance(answer, PendingResponse):
+            assert answer.is_decided, "it is still delayed"
+            assert answer.error is None
+            answer = answer.response
+        elif isinstance(answer, asyncio.Future):
+            assert answer.done(), "it is still delayed"
             answer = answer.result()
         assert isinstance(answer, Message)
         sent = b"".join(as_bytes(part) for part in encode_response(answer, version, 5))
@@ -177,9 +209,9 @@ class DataBroker:
         self.settle()
 
     def check_idle(self) -> None:
-        """Nothing is parked, and no region is open."""
+        """Nothing is delayed, and no region is open."""
         self.settle()
-        assert self.parked_count == 0
+        assert self.delayed_count == 0
         assert self.regions_held == 0
 
     def close(self) -> None:
@@ -188,9 +220,11 @@ class DataBroker:
 
 
 @contextmanager
-def data_broker(root: Path, *, log: LogConfig = LARGE, disk: Disk | None = None) -> Iterator[DataBroker]:
-    """In the end it must be idle."""
-    broker = DataBroker(root, log=log, disk=disk)
+def data_broker(
+    root: Path, *, log: LogConfig = LARGE, disk: Disk | None = None, preparing: Executor | None = None
+) -> Iterator[DataBroker]:
+    """Yields a broker, which must be idle in the end."""
+    broker = DataBroker(root, log=log, disk=disk, preparing=preparing)
     try:
         yield broker
         broker.check_idle()
@@ -208,7 +242,8 @@ def as_bytes(part: Part) -> bytes:
 def produce_request(
     data: bytes | bytearray | None, *, acks: int = 1, topic: str = TOPIC, timeout_ms: int = 1_000
 ) -> ProduceRequest:
-    """To one partition, by the name of its topic and its id: the version decides which is sent."""
+    """Makes a request to one partition, by the name of its topic and its id: the version decides which is
+    sent."""
     partition = PartitionProduceData(index=0, records=data)
     return ProduceRequest(
         acks=acks,

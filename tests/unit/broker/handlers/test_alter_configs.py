@@ -1,5 +1,6 @@
 import pytest
 
+from distributedlog.model.cluster_settings import CLUSTER_SETTINGS
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import RequestTimedOutError
 from distributedlog.protocol.messages.alter_configs import (
@@ -48,7 +49,9 @@ def test_every_version_replaces_all_settings(version: int) -> None:
     assert results == [("t", ErrorCode.NONE), ("1", ErrorCode.NONE), ("", ErrorCode.NONE)]
     assert settings(broker, TOPIC, "t") == {"retention.ms": "2000"}
     assert settings(broker, BROKER, "1") == {"log.segment.bytes": "4096"}
-    assert settings(broker, BROKER, "") == {"log.retention.ms": "-1"}
+    of_all = settings(broker, BROKER, "")
+    assert of_all.pop("log.retention.ms") == "-1"
+    assert set(of_all) == set(CLUSTER_SETTINGS), "those of the whole cluster cannot be removed, and stay"
 
 
 def test_validation_changes_nothing() -> None:
@@ -86,11 +89,10 @@ def test_each_resource_is_refused_for_its_own_reason() -> None:
         ("log.retention.ms", "soon", ErrorCode.INVALID_REQUEST),
         ("log.retention.ms", "-2", ErrorCode.INVALID_REQUEST),
         ("log.retention.ms", None, ErrorCode.INVALID_REQUEST),
-        ("num.partitions", "3", ErrorCode.INVALID_REQUEST),
+        ("broker.session.timeout.ms", "3000", ErrorCode.INVALID_REQUEST),
         ("listeners", "PLAINTEXT://127.0.0.1:1", ErrorCode.INVALID_REQUEST),
         ("log.retention.hours", "3", ErrorCode.INVALID_REQUEST),
         ("min.insync.replicas", "0", ErrorCode.INVALID_REQUEST),
-        ("min.insync.replicas", "2", ErrorCode.NONE),
         ("somebody.elses", "anything", ErrorCode.NONE),
     ],
 )
@@ -98,8 +100,18 @@ def test_a_brokers_setting_is_checked(name: str, value: str | None, code: ErrorC
     broker = Broker()
     for resource_name in ("1", ""):
         assert ask(broker, resource(BROKER, resource_name, (name, value))) == [(resource_name, code)]
-        is_stored = name in settings(broker, BROKER, resource_name)
-        assert is_stored is (code is ErrorCode.NONE)
+        before = CLUSTER_SETTINGS.keys() if resource_name == "" else ()
+        assert (name in settings(broker, BROKER, resource_name)) is (code is ErrorCode.NONE or name in before)
+
+
+def test_a_setting_of_the_whole_cluster_is_set_for_all_brokers_and_for_no_single_one() -> None:
+    broker = Broker()
+    for name in ("min.insync.replicas", "num.partitions", "unclean.leader.election.enable"):
+        value = "true" if name.endswith("enable") else "2"
+        assert ask(broker, resource(BROKER, "1", (name, value))) == [("1", ErrorCode.INVALID_CONFIG)]
+        assert ask(broker, resource(BROKER, "", (name, value))) == [("", ErrorCode.NONE)]
+        assert settings(broker, BROKER, "")[name] == value
+    assert settings(broker, BROKER, "1") == {}
 
 
 def test_a_topics_setting_is_checked() -> None:

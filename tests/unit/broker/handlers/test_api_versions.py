@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from distributedlog.broker.context import RequestContext
-from distributedlog.broker.dispatch import load_handlers
-from distributedlog.broker.handlers.api_versions import api_versions, unknown_version
+from distributedlog.broker.handlers.api_versions import api_versions, make_unsupported_version_response
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import load_handlers
 from distributedlog.broker.services import Services
 from distributedlog.controller.features import GROUP_FEATURE, LEVEL_MAX, LEVEL_MIN, METADATA_FEATURE
 from distributedlog.controller.image import MetadataImage
@@ -67,7 +67,7 @@ def test_what_older_librdkafka_looks_for_is_within_the_ranges() -> None:
 
 
 def test_a_version_beyond_is_answered_in_the_oldest_form_with_what_may_be_asked() -> None:
-    response = decode_all(ApiVersionsResponse, 0, encode_bytes(unknown_version(), 0))
+    response = decode_all(ApiVersionsResponse, 0, encode_bytes(make_unsupported_version_response(), 0))
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert ranges(response) == {18: (0, 4)}
 

@@ -137,6 +137,8 @@ def test_a_filter_takes_those_that_meet_all_of_it(
         ((("group", ANY, None),), ErrorCode.UNSUPPORTED_VERSION),
         ((("user", ANY, None), ("user", ANY, None)), ErrorCode.INVALID_REQUEST),
         ((("user", 9, None),), ErrorCode.INVALID_REQUEST),
+        ((("", ANY, None),), ErrorCode.INVALID_REQUEST),
+        ((("ip", ANY, None), ("user", EXACT, "ann")), ErrorCode.INVALID_REQUEST),
         ((("user", EXACT, None),), ErrorCode.INVALID_REQUEST),
         ((("user", DEFAULT, "ann"),), ErrorCode.INVALID_REQUEST),
     ],

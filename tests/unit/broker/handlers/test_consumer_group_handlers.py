@@ -98,6 +98,17 @@ def test_only_the_older_version_is_given_an_id(broker: ConsumerBroker) -> None:
     assert broker.beat(1, member_id="").error_code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize("group_id", ["", " ", "\t\n"])
+@pytest.mark.parametrize("version", HEARTBEATS)
+def test_a_member_names_its_group(broker: ConsumerBroker, version: int, group_id: str) -> None:
+    assert broker.beat(version, group_id=group_id).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_group_without_a_name_is_not_described(broker: ConsumerBroker) -> None:
+    (described,) = broker.describe("")
+    assert described.error_code == ErrorCode.INVALID_GROUP_ID
+
+
 def test_a_pattern_is_looked_up_in_the_cluster_and_never_means_internal_topics(
     broker: ConsumerBroker,
 ) -> None:

@@ -1,6 +1,5 @@
 import pytest
 
-from distributedlog.broker.settings_loading import load_settings
 from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.image import ConfigResource, ResourceType
 from distributedlog.controller.requests import IncrementalAlterConfigsRequest
@@ -16,7 +15,8 @@ from distributedlog.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from tests.unit.broker.handlers.admin_stage import PATIENCE_MS, Broker, registration_of, versions_of
+from distributedlog.settings.loading import load_settings
+from tests.unit.broker.handlers.admin_stage import TIMEOUT_MS, Broker, registration_of, versions_of
 
 EVERY = versions_of(CreateTopicsRequest)
 LATEST = EVERY[-1]
@@ -165,7 +165,7 @@ def test_a_new_topic_is_told_its_settings_and_where_they_come_from() -> None:
     assert told["flush.messages"] == ("7", 3)
     assert told["segment.bytes"] == ("2048", 4)
     assert told["retention.ms"] == ("604800000", 5)
-    assert told["unclean.leader.election.enable"] == ("false", 5)
+    assert told["unclean.leader.election.enable"] == ("false", 3)
     assert not any(each.read_only or each.is_sensitive for each in configs)
 
 
@@ -182,7 +182,7 @@ def test_a_request_that_fails_as_a_whole_fails_for_each_topic(
 
 
 @pytest.mark.parametrize(
-    ("allowed_ms", "waited_ms"), [(-1, 1_000), (0, 1_000), (5_000, 5_000), (2**31 - 1, PATIENCE_MS)]
+    ("allowed_ms", "waited_ms"), [(-1, 1_000), (0, 1_000), (5_000, 5_000), (2**31 - 1, TIMEOUT_MS)]
 )
 def test_the_controller_is_waited_for_as_long_as_the_client_allows(allowed_ms: int, waited_ms: int) -> None:
     broker = Broker()
@@ -192,7 +192,7 @@ def test_the_controller_is_waited_for_as_long_as_the_client_allows(allowed_ms: i
 
 
 def test_a_client_cannot_park_a_request_for_weeks() -> None:
-    patience_ms = registration_of(CreateTopicsRequest).patience_ms
-    assert patience_ms is not None
-    assert patience_ms(CreateTopicsRequest(topics=[], timeout_ms=2**31 - 1)) == 600_000
-    assert patience_ms(CreateTopicsRequest(topics=[], timeout_ms=-1)) == 0
+    timeout_of = registration_of(CreateTopicsRequest).timeout_ms
+    assert timeout_of is not None
+    assert timeout_of(CreateTopicsRequest(topics=[], timeout_ms=2**31 - 1)) == 600_000
+    assert timeout_of(CreateTopicsRequest(topics=[], timeout_ms=-1)) == 0

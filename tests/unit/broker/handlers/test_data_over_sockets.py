@@ -7,23 +7,21 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from distributedlog.broker.addresses import Listener
-from distributedlog.broker.connection import GONE, REFUSED
-from distributedlog.broker.delayed import Delayed
-from distributedlog.broker.dispatch import HANDLERS
-from distributedlog.broker.fetch_sessions import FetchSessionCache
-from distributedlog.broker.loops import LoopScheduler
-from distributedlog.broker.metrics import BrokerMetrics
-from distributedlog.broker.partitions import PartitionSet, PostingExecutor
-from distributedlog.broker.server import KafkaServer
+from distributedlog.broker.loops import LoopScheduler, PostingExecutor
+from distributedlog.broker.net.connection import GONE, REFUSED
+from distributedlog.broker.net.dispatch import HANDLERS
+from distributedlog.broker.net.server import KafkaServer
+from distributedlog.broker.observability.metrics import BrokerMetrics
+from distributedlog.broker.replicas.delayed import Purgatory
+from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
+from distributedlog.broker.replicas.partitions import PartitionSet
+from distributedlog.broker.replicas.step_queue import StepQueue
 from distributedlog.broker.services import Services
-from distributedlog.broker.settings import NodeSettings
 from distributedlog.model.config import KIB
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import SystemDisk
 from distributedlog.ports.executor import SystemExecutor
-from distributedlog.ports.randomness import SeededRandomness
 from distributedlog.protocol.codec import join_parts
 from distributedlog.protocol.framing import decode_response, encode_request
 from distributedlog.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -39,8 +37,11 @@ from distributedlog.protocol.messages.produce import (
     ProduceResponse,
 )
 from distributedlog.protocol.schema import Message
+from distributedlog.settings.addresses import Listener
+from distributedlog.settings.node_settings import NodeSettings
 from distributedlog.storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, encode_meta_properties
 from distributedlog.storage.files import Files
+from tests.simulation.clock import SeededRandomness
 from tests.unit.broker.handlers.admin_stage import registration_of
 from tests.unit.broker.handlers.data_requests import (
     deletion_request,
@@ -53,7 +54,7 @@ from tests.unit.broker.handlers.data_requests import (
 )
 from tests.unit.broker.handlers.data_stage import TOPIC, TOPIC_NUMBER, produce_request
 from tests.unit.broker.partition_stage import CLUSTER, ME, Metadata, topic_id
-from tests.unit.broker.server_stage import Client, Counts, run
+from tests.unit.broker.server_stage import SECRET_HOLDER, Client, Counts, run
 from tests.unit.storage.support import batch_of, value_of
 
 R = TypeVar("R", bound=Message)
@@ -92,18 +93,21 @@ class Served:
         )
         metadata = Metadata()
         self.partitions.apply_image(metadata.create(TOPIC, TOPIC_NUMBER))
-        self.delayed = Delayed(self.partitions.signals, clock=clock, scheduler=scheduler)
-        services = Services(
+        self.purgatory = Purgatory(self.partitions.signals, clock=clock, scheduler=scheduler)
+        self.services = services = Services(
             settings=settings,
             clock=clock,
             metadata=metadata,
             controller=cast(Any, None),
             partitions=self.partitions,
-            delayed=self.delayed,
+            purgatory=self.purgatory,
+            searches=StepQueue(PostingExecutor(self.executor, scheduler)),
+            preparations=StepQueue(PostingExecutor(self.executor, scheduler), running_max=2),
             fetch_sessions=FetchSessionCache(8, randomness=SeededRandomness(1)),
             producer_ids=cast(Any, None),
             groups=cast(Any, None),
             metrics=BrokerMetrics(),
+            secret_holder=SECRET_HOLDER,
         )
         self.counts = Counts()
         self.server = KafkaServer(settings, services, loop, handlers=HANDLERS, metrics=self.counts)
@@ -132,8 +136,8 @@ class Served:
         for client in self.clients:
             client.close()
         await self.server.stop(0)
-        assert self.counts.parked_now == 0
-        assert self.delayed.parked_count == 0
+        assert self.counts.delayed_now == 0
+        assert self.purgatory.delayed_count == 0
         await until_idle(self)
         self.partitions.close()
         self.executor.close()
@@ -174,6 +178,31 @@ async def fill(client: Client, *numbers: int) -> None:
 # --- each API ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("version", [4, 12, 13, 18])
+def test_a_replica_by_claim_is_refused_and_its_connection_stays(tmp_path: Path, version: int) -> None:
+    refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    async def story() -> None:
+        async with Served(tmp_path) as served:
+            client = await served.connect()
+            await fill(client, 0)
+            claim = fetch_request(wanted(0), replica_id=ME, max_wait_ms=10_000)
+            fetched = await ask(client, claim, version, FetchResponse)
+            told = [each for topic in fetched.responses for each in topic.partitions]
+            assert fetched.error_code == (refused if version >= 7 else ErrorCode.NONE)
+            assert [(each.error_code, len(each.records or b"")) for each in told] == (
+                [(refused, 0)] if version < 13 else []
+            )
+            claim_of_offset = offsets_request(-1, replica_id=ME)
+            offsets = await ask(client, claim_of_offset, 7, ListOffsetsResponse)
+            assert [each.error_code for each in offsets.topics[0].partitions] == [refused]
+            assert values(only(await ask(client, fetch_request(wanted(0)), 12, FetchResponse))) == [
+                value_of(0)
+            ]
+
+    run(story())
+
+
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("size", [1, 10 * KIB, 900 * KIB])
 def test_what_is_produced_is_fetched(tmp_path: Path, acks: int, size: int) -> None:
@@ -208,7 +237,7 @@ def test_a_consumer_that_waits_gets_what_another_client_writes(tmp_path: Path) -
         async with Served(tmp_path) as served:
             consumer, producer = await served.connect(), await served.connect()
             await send(consumer, fetch_request(wanted(0), max_wait_ms=10_000), 13)
-            await served.counts.until(lambda: served.counts.parked_now == 1)
+            await served.counts.until(lambda: served.counts.delayed_now == 1)
             await fill(producer, 7)
             assert values(only(await answer(consumer, 13, FetchResponse))) == [value_of(7)]
 
@@ -285,11 +314,11 @@ def test_clients_that_go_while_they_wait_leave_nothing_behind(tmp_path: Path) ->
             for _ in range(5):
                 client = await served.connect()
                 await send(client, fetch_request(wanted(0), min_bytes=1 << 20, max_wait_ms=60_000), 12)
-                await served.counts.until(lambda: served.counts.parked_now == 1)
-                assert served.delayed.parked_count == 1
+                await served.counts.until(lambda: served.counts.delayed_now == 1)
+                assert served.purgatory.delayed_count == 1
                 client.close()
-                await served.counts.until(lambda: served.counts.parked_now == 0)
-                assert served.delayed.parked_count == 0
+                await served.counts.until(lambda: served.counts.delayed_now == 0)
+                assert served.purgatory.delayed_count == 0
             await served.counts.until_closed(GONE, 5)
             await until_idle(served)
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from distributedlog.broker.net.error_responses import derive_error_response
 from distributedlog.controller.image import ResourceType
 from distributedlog.model.config import LogConfig
 from distributedlog.model.error_codes import ErrorCode
@@ -12,9 +13,10 @@ from distributedlog.protocol.messages.delete_records import (
     DeleteRecordsResponse,
 )
 from tests.simulation.disk import SimDisk
-from tests.unit.broker.handlers.admin_stage import registration_of, versions_of
+from tests.unit.broker.handlers.admin_stage import versions_of
 from tests.unit.broker.handlers.data_requests import deletion_request
-from tests.unit.broker.handlers.data_stage import DataBroker, data_broker
+from tests.unit.broker.handlers.data_stage import TOPIC_NUMBER, DataBroker, data_broker
+from tests.unit.broker.partition_stage import ME, OTHER
 from tests.unit.storage.support import batch_of, value_of
 
 SMALL = LogConfig(segment_bytes=1024, file_delete_delay_ms=0)
@@ -71,9 +73,35 @@ def test_it_is_answered_when_a_crash_would_not_bring_the_records_back(tmp_path: 
 def test_minus_one_stands_for_the_high_watermark(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         broker.fill(0, 1)
+        broker.metadata.change(TOPIC_NUMBER, replicas=[ME, OTHER], isr=[ME, OTHER])
+        broker.follow()
         broker.produce(batch_of([value_of(2)]))
+        follower_fetches(broker, log_start=2)
         answer = delete(broker, deletion_request(-1))
         assert (answer.error_code, answer.low_watermark) == (ErrorCode.NONE, 2)
+
+
+def follower_fetches(broker: DataBroker, *, log_start: int) -> None:
+    """The other replica asks for more, with this log start."""
+    now_ms = broker.clock.monotonic_ms()
+    read = broker.partition.read_for_replica(OTHER, 2, 1000, now_ms, follower_log_start=log_start)
+    if read.region is not None:
+        read.region.close()
+
+
+def test_it_is_answered_when_a_failover_would_not_bring_the_records_back(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        broker.fill(0, 1)
+        broker.metadata.change(TOPIC_NUMBER, replicas=[ME, OTHER], isr=[ME, OTHER])
+        broker.follow()
+        follower_fetches(broker, log_start=0)
+        pending = broker.begin(deletion_request(2), 2)
+        settle(broker, pending)
+        assert not pending.done()  # type: ignore[union-attr]
+        follower_fetches(broker, log_start=2)
+        settle(broker, pending)
+        response = broker.finish(pending, 2, DeleteRecordsResponse)
+        assert response.topics[0].partitions[0].low_watermark == 2
 
 
 def test_what_is_gone_already_changes_nothing(tmp_path: Path) -> None:
@@ -110,6 +138,15 @@ def test_what_cannot_be_asked_is_an_error_of_the_partition(tmp_path: Path) -> No
         assert delete(broker, deletion_request(0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_a_topic_of_which_no_partition_is_named_is_left_out(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        request = deletion_request(0)
+        request.topics[0].partitions = []
+        pending = broker.begin(request, 2)
+        settle(broker, pending)
+        assert broker.finish(pending, 2, DeleteRecordsResponse).topics == []
+
+
 def test_a_start_that_cannot_be_written_down_is_an_error(tmp_path: Path) -> None:
     disk = SimDisk()
     with data_broker(tmp_path, disk=disk) as broker:
@@ -123,8 +160,16 @@ def test_a_start_that_cannot_be_written_down_is_an_error(tmp_path: Path) -> None
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_request_that_fails_as_a_whole_fails_for_each_partition(tmp_path: Path, version: int) -> None:
     with data_broker(tmp_path) as broker:
-        refuse = registration_of(DeleteRecordsRequest).refuse
-        assert refuse is not None
-        response = refuse(deletion_request(0), None, ErrorCode.REQUEST_TIMED_OUT, "")  # type: ignore[arg-type]
+        response = derive_error_response(deletion_request(0), version, ErrorCode.REQUEST_TIMED_OUT, "")
+        assert response is not None
         read = broker.finish(response, version, DeleteRecordsResponse)
         assert read.topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_what_was_acknowledged_can_be_deleted_at_once(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        for number in range(2):
+            broker.produce(batch_of([value_of(number)]))
+        assert broker.partition.high_watermark == 0
+        answer = delete(broker, deletion_request(2))
+        assert (answer.error_code, answer.low_watermark) == (ErrorCode.NONE, 2)

@@ -1,6 +1,5 @@
 import pytest
 
-from distributedlog.broker.settings import NodeSettings
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import RequestTimedOutError
 from distributedlog.model.ids import ZERO_UUID, Uuid
@@ -10,6 +9,7 @@ from distributedlog.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from distributedlog.settings.node_settings import NodeSettings
 from tests.unit.broker.handlers.admin_stage import Broker, versions_of
 
 EVERY = versions_of(DeleteTopicsRequest)

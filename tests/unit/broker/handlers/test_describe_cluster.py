@@ -1,6 +1,6 @@
 import pytest
 
-from distributedlog.broker.handlers._cluster import CLUSTER_OPERATIONS, NOT_ASKED_FOR
+from distributedlog.broker.handlers._operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.unit.broker.handlers.admin_stage import Broker, elsewhere, versions_of

@@ -1,17 +1,19 @@
 import pytest
 
-from distributedlog.broker.config_layers import TOPIC_SETTINGS
 from distributedlog.broker.handlers.describe_configs import SLICE_RESOURCES
-from distributedlog.broker.settings import SETTINGS
-from distributedlog.broker.settings_loading import load_settings
 from distributedlog.controller import configs as controller
+from distributedlog.model.cluster_settings import CLUSTER_SETTINGS
 from distributedlog.model.config import LogConfig
 from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.kept_settings import KEPT_SETTINGS
 from distributedlog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from distributedlog.settings.config_layers import TOPIC_SETTINGS
+from distributedlog.settings.loading import load_settings
+from distributedlog.settings.node_settings import SETTINGS
 from tests.unit.broker.handlers.admin_stage import Broker
 from tests.unit.broker.handlers.config_requests import BROKER, EVERY, GROUP, TOPIC, describe, one, store
 
@@ -35,7 +37,8 @@ def test_every_version_tells_all_settings_of_a_topic(version: int) -> None:
     result = describe(broker, TOPIC, "t", version=version)
     assert result.error_code == 0
     told = {each.name: each for each in result.configs}
-    assert set(told) == set(LogConfig.by_name) | {"min.insync.replicas", "unclean.leader.election.enable"}
+    replication = {"min.insync.replicas", "unclean.leader.election.enable"}
+    assert set(told) == set(LogConfig.by_name) | replication | set(KEPT_SETTINGS)
     assert (told["cleanup.policy"].value, told["cleanup.policy"].config_source) == ("compact", OF_TOPIC)
     assert (told["segment.bytes"].value, told["segment.bytes"].config_source) == ("1073741824", DEFAULT)
     assert not any(each.read_only or each.is_sensitive or each.synonyms for each in result.configs)
@@ -47,10 +50,11 @@ def test_every_version_tells_all_settings_of_the_broker(version: int) -> None:
     result = describe(broker, BROKER, "1", version=version)
     told = {each.name: each for each in result.configs}
     assert set(told) == set(SETTINGS)
-    assert (told["num.partitions"].value, told["num.partitions"].config_source) == ("7", STATIC)
+    assert (told["num.partitions"].value, told["num.partitions"].config_source) == ("1", OF_CLUSTER)
     assert (told["log.level"].value, told["log.level"].config_source) == ("error", STATIC)
     assert (told["node.id"].value, told["node.id"].config_source) == ("1", DEFAULT)
-    assert told["num.partitions"].read_only
+    assert told["broker.session.timeout.ms"].read_only
+    assert not told["num.partitions"].read_only
     assert not told["log.retention.ms"].read_only
     assert told["listeners"].value == told["advertised.listeners"].value == "PLAINTEXT://127.0.0.1:9092"
 
@@ -74,6 +78,60 @@ def test_types_and_documentation_are_told_from_version_3_on() -> None:
     assert (old.config_type, old.documentation) == (0, None)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "value", "synonyms"),
+    [
+        ("preallocate", BOOLEAN, "false", [("log.preallocate", "false", DEFAULT)]),
+        ("compression.lz4.level", INT, "9", [("compression.lz4.level", "9", DEFAULT)]),
+        ("local.retention.ms", LONG, "-2", [("log.local.retention.ms", "-2", DEFAULT)]),
+        ("leader.replication.throttled.replicas", LIST, "", []),
+        ("remote.storage.enable", BOOLEAN, "false", []),
+    ],
+)
+def test_a_setting_without_effect_is_told_as_by_kafka_and_that_it_has_none(
+    name: str, kind: int, value: str, synonyms: list[tuple[str, str, int]]
+) -> None:
+    broker = Broker()
+    broker.create("t")
+    told = one(broker, TOPIC, "t", name, synonyms=True, documentation=True)
+    assert (told.value, told.config_source, told.config_type) == (value, DEFAULT, kind)
+    assert [(each.name, each.value, each.source) for each in told.synonyms] == synonyms
+    assert told.documentation is not None
+    assert told.documentation.startswith("Kept and described, without effect here.")
+    with_effect = one(broker, TOPIC, "t", "retention.ms", documentation=True)
+    assert "without effect" not in (with_effect.documentation or "")
+
+
+def test_a_topics_own_values_are_told_as_they_are_read() -> None:
+    broker = Broker()
+    given = {
+        "preallocate": " TRUE ",
+        "min_cleanable_dirty_ratio": "0.25f",
+        "cleanup_policy": "compact, delete",
+    }
+    broker.create("t", min_insync_replicas="+1", internal_segment_bytes="2048", **given)
+    told = {each.name: each for each in describe(broker, TOPIC, "t").configs}
+    values = {name: each.value for name, each in told.items() if each.config_source == OF_TOPIC}
+    assert values == {
+        "cleanup.policy": "compact,delete",
+        "min.cleanable.dirty.ratio": "0.25",
+        "min.insync.replicas": "1",
+        "preallocate": "true",
+    }
+
+
+def test_an_explicit_min_insync_replicas_is_told_before_the_default() -> None:
+    broker = Broker()
+    broker.create("t", min_insync_replicas="1")
+    store(broker, BROKER, "", min_insync_replicas="1")
+    told = one(broker, TOPIC, "t", "min.insync.replicas", synonyms=True)
+    assert [(each.value, each.source) for each in told.synonyms] == [
+        ("1", OF_TOPIC),
+        ("1", OF_CLUSTER),
+        ("1", DEFAULT),
+    ]
+
+
 def test_a_topics_setting_comes_from_the_first_layer_that_has_it() -> None:
     told = one(layered(), TOPIC, "t", "retention.ms", synonyms=True)
     assert (told.value, told.config_source) == ("1000", OF_TOPIC)
@@ -95,13 +153,14 @@ def test_a_brokers_setting_comes_from_the_first_layer_that_has_it() -> None:
 def test_what_is_set_for_all_brokers_is_told_alone() -> None:
     broker = layered()
     store(broker, BROKER, "", somebody_elses="secret")
-    told = describe(broker, BROKER, "", synonyms=True).configs
+    described = describe(broker, BROKER, "", synonyms=True).configs
+    told = [each for each in described if each.name not in CLUSTER_SETTINGS]
     assert [(each.name, each.value, each.config_source) for each in told] == [
         ("log.retention.ms", "3000", OF_CLUSTER),
         ("somebody.elses", None, OF_CLUSTER),
     ]
     assert [(each.value, each.source) for each in told[0].synonyms] == [("3000", OF_CLUSTER)]
-    assert describe(Broker(), BROKER, "").configs == []
+    assert [each.name for each in describe(Broker(), BROKER, "").configs] == sorted(CLUSTER_SETTINGS)
 
 
 def test_a_setting_that_nobody_here_knows_may_hide_a_secret() -> None:
@@ -117,8 +176,8 @@ def test_a_setting_that_nobody_here_knows_may_hide_a_secret() -> None:
 
 def test_what_the_broker_does_not_take_over_is_not_told_as_in_force() -> None:
     broker = Broker()
-    store(broker, BROKER, "1", num_partitions="9", log_retention_ms="soon", log_segment_bytes="4096")
-    assert one(broker, BROKER, "1", "num.partitions").value == "1"
+    store(broker, BROKER, "1", max_connections="9", log_retention_ms="soon", log_segment_bytes="4096")
+    assert one(broker, BROKER, "1", "max.connections").value == "10000"
     assert one(broker, BROKER, "1", "log.retention.ms").config_source == DEFAULT
     assert one(broker, BROKER, "1", "log.segment.bytes").value == "4096"
 
@@ -139,8 +198,6 @@ def test_keys_choose_and_unknown_ones_are_left_out() -> None:
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (BROKER, "9" * 5_000, ErrorCode.INVALID_REQUEST),
-        (8, "1", ErrorCode.INVALID_REQUEST),
-        (16, "m", ErrorCode.INVALID_REQUEST),
         (GROUP, "", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],

@@ -4,17 +4,23 @@ from pathlib import Path
 import pytest
 
 from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
+    get_unreadable_records,
 )
 from tests.simulation.disk import SimDisk
 from tests.unit.broker.handlers.admin_stage import registration_of, versions_of
 from tests.unit.broker.handlers.data_stage import TOPIC, DataBroker, data_broker
 
 EVERY = versions_of(DescribeLogDirsRequest)
+
+
+def test_the_versions_are_those_of_kafka() -> None:
+    assert list(EVERY) == [1, 2, 3, 4]
 
 
 def ask(
@@ -90,13 +96,30 @@ def test_a_directory_that_failed_is_told_as_such() -> None:
 
 @pytest.mark.parametrize("version", EVERY)
 def test_a_refusal_of_the_whole_is_told_in_the_form_of_each_version(version: int) -> None:
-    from distributedlog.broker.context import ANONYMOUS, RequestContext
+    from distributedlog.broker.net.context import ANONYMOUS, RequestContext
 
     registration = registration_of(DescribeLogDirsRequest)
     context = RequestContext(ANONYMOUS, "CLIENT", "c", "h", 1, version, 0, 1)
     request = DescribeLogDirsRequest(topics=None)
-    refused = registration.refusal(request, context, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+    refused = registration.make_error_response(request, context, ErrorCode.UNKNOWN_SERVER_ERROR, "")
     assert isinstance(refused, DescribeLogDirsResponse)
     codes = [each.error_code for each in refused.results]
     assert codes == ([ErrorCode.UNKNOWN_SERVER_ERROR] if version < 3 else [])
     assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("version", EVERY)
+def test_records_that_a_coordinator_cannot_read_are_told_from_version_2_on(
+    tmp_path: Path, version: int
+) -> None:
+    with data_broker(tmp_path) as broker:
+        broker.metadata.create(OFFSETS_TOPIC, 9, partitions=2)
+        broker.follow()
+        broker.services.groups.unreadable = {0: 5}  # type: ignore[attr-defined]
+        result = ask(broker, {OFFSETS_TOPIC: [0, 1], TOPIC: [0]}, version)
+        told = {
+            (topic.name, each.partition_index): get_unreadable_records(each)
+            for topic in result.topics
+            for each in topic.partitions
+        }
+        assert told == {(OFFSETS_TOPIC, 0): 5 if version >= 2 else 0, (OFFSETS_TOPIC, 1): 0, (TOPIC, 0): 0}

@@ -46,6 +46,7 @@ def test_producers_are_told_with_where_they_are(tmp_path: Path) -> None:
 def test_only_the_leader_tells(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         assert ask(broker, "nowhere").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert ask(broker, "no/name").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert ask(broker, partition=9).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         broker.hand_over()
         answer = ask(broker)

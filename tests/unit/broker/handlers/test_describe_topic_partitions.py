@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.broker.handlers._cluster import TOPIC_OPERATIONS
+from distributedlog.broker.handlers._operations import TOPIC_OPERATIONS
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import ZERO_UUID
 from distributedlog.protocol.messages.describe_topic_partitions import (
@@ -71,6 +71,7 @@ def test_a_cursor_must_be_among_what_is_asked_for() -> None:
     for cursor in (("u", 0), ("t", -1)):
         (topic,) = ask(broker, "t", cursor=cursor).topics
         assert (topic.error_code, topic.partitions) == (ErrorCode.INVALID_REQUEST, [])
+        assert topic.topic_authorized_operations == -(2**31), "nothing is known of them"
 
 
 def test_a_page_has_a_limit_whatever_the_client_wants() -> None:

@@ -19,6 +19,6 @@ def ask(names: list[str] | None) -> list[tuple[str, int]]:
 def test_nobody_has_credentials() -> None:
     assert ask(None) == []
     assert ask(["ann", "bob", "ann"]) == [
-        ("ann", ErrorCode.RESOURCE_NOT_FOUND),
+        ("ann", ErrorCode.DUPLICATE_RESOURCE),
         ("bob", ErrorCode.RESOURCE_NOT_FOUND),
     ]

@@ -24,6 +24,8 @@ def ask(
         wanted = [TopicPartitions(topic=topic, partitions=each) for topic, each in partitions.items()]
     request = ElectLeadersRequest(election_type=election, topic_partitions=wanted, timeout_ms=2_000)
     response = broker.ask(request, version, ElectLeadersResponse)
+    for topic in response.replica_election_results:
+        assert all(bool(each.error_code) == bool(each.error_message) for each in topic.partition_result)
     return ErrorCode(response.error_code), {
         (topic.topic, each.partition_id): ErrorCode(each.error_code)
         for topic in response.replica_election_results
@@ -70,6 +72,13 @@ def test_every_version_restores_preferred_leaders(version: int) -> None:
         ("c", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert broker.stage.partition("a").leader == 2
+
+
+def test_a_topic_that_is_named_without_partitions_is_answered() -> None:
+    wanted = [TopicPartitions(topic="a", partitions=[])]
+    request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=wanted, timeout_ms=2_000)
+    (topic,) = displaced().ask(request, EVERY[-1], ElectLeadersResponse).replica_election_results
+    assert (topic.topic, topic.partition_result) == ("a", [])
 
 
 def test_a_preferred_leader_that_is_away_cannot_be_elected() -> None:

@@ -1,14 +1,15 @@
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from distributedlog.broker.handlers import _fetch_reading
+from distributedlog.broker.net.pending import PendingResponse
+from distributedlog.broker.replicas.fetch_sessions import FetchSpec
 from distributedlog.controller.image import ResourceType
 from distributedlog.model.config import KIB, LogConfig
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import StorageError
+from distributedlog.model.errors import ClusterAuthorizationError, StorageError
 from distributedlog.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -21,7 +22,7 @@ from distributedlog.replication.contract import ACKS_ALL, PartitionRead
 from distributedlog.replication.partition import Partition
 from distributedlog.storage.append import Origin
 from tests.unit.broker.handlers.admin_stage import registration_of, versions_of
-from tests.unit.broker.handlers.data_requests import fetch_request, only, values, wanted
+from tests.unit.broker.handlers.data_requests import MUCH, fetch_request, only, values, wanted
 from tests.unit.broker.handlers.data_stage import (
     TOPIC,
     TOPIC_NUMBER,
@@ -52,7 +53,7 @@ def batch_count(data: PartitionData) -> int:
 
 def test_every_version_reads_what_was_written(tmp_path: Path) -> None:
     versions = versions_of(FetchRequest)
-    assert versions == range(4, 18)
+    assert versions == range(4, 19)
     with data_broker(tmp_path) as broker:
         broker.fill(0, 1, 2)
         for version in versions:
@@ -223,9 +224,9 @@ def test_a_fetch_at_the_end_waits_for_the_commit_of_what_comes(tmp_path: Path) -
     with data_broker(tmp_path) as broker:
         broker.fill(0)
         pending = broker.begin(fetch_request(wanted(1), max_wait_ms=500), 12)
-        assert broker.parked_count == 1
+        assert broker.delayed_count == 1
         broker.produce(batch_of([value_of(1)]))
-        assert broker.parked_count == 1, "it is not committed yet"
+        assert broker.delayed_count == 1, "it is not committed yet"
         broker.settle()
         assert values(only(broker.finish(pending, 12, FetchResponse))) == [value_of(1)]
 
@@ -236,7 +237,7 @@ def test_a_fetch_waits_no_longer_than_it_wants(tmp_path: Path) -> None:
         pending = broker.begin(fetch_request(wanted(0), min_bytes=1000, max_wait_ms=500), 12)
         assert broker.regions_held == 0, "nothing is held open meanwhile"
         broker.stage.scheduler.advance(490)
-        assert broker.parked_count == 1
+        assert broker.delayed_count == 1
         broker.stage.scheduler.advance(20)
         assert values(only(broker.finish(pending, 12, FetchResponse))) == [value_of(0)]
 
@@ -246,7 +247,7 @@ def test_a_fetch_waits_until_there_are_as_many_bytes_as_it_wants(tmp_path: Path)
         broker.fill(0)
         pending = broker.begin(fetch_request(wanted(0), min_bytes=3 * BATCH_BYTES, max_wait_ms=500), 12)
         broker.fill(1)
-        assert broker.parked_count == 1
+        assert broker.delayed_count == 1
         broker.fill(2)
         assert batch_count(only(broker.finish(pending, 12, FetchResponse))) == 3
 
@@ -276,9 +277,9 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing_behind(tmp_path: Path)
     with data_broker(tmp_path) as broker:
         broker.fill(0)
         pending = broker.begin(fetch_request(wanted(0), min_bytes=1000, max_wait_ms=60_000), 12)
-        assert broker.parked_count == 1
+        assert broker.delayed_count == 1
         pending.cancel()  # type: ignore[union-attr]
-        assert broker.parked_count == 0
+        assert broker.delayed_count == 0
         broker.fill(*range(30))
         assert broker.regions_held == 0
 
@@ -304,8 +305,8 @@ def test_a_failure_while_reading_closes_what_was_read_and_reaches_the_asker(
             broker.begin(request, 12)
         assert broker.regions_held == 0
         broker.stage.scheduler.advance(200)
-        assert isinstance(pending, asyncio.Future)
-        assert isinstance(pending.exception(), ZeroDivisionError)
+        assert isinstance(pending, PendingResponse)
+        assert isinstance(pending.error, ZeroDivisionError)
 
 
 # --- epochs and leaders ------------------------------------------------------------------------
@@ -315,9 +316,9 @@ def test_a_reader_of_another_epoch_is_told_apart(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         broker.fill(0)
         epoch = broker.partition.leader_epoch
-        for told, code in ((epoch - 1, ErrorCode.NONE), (epoch, ErrorCode.NONE)):
+        for told in (-2, -1, epoch):
             data = only(fetch(broker, fetch_request(wanted(0, current_leader_epoch=told))))
-            assert data.error_code == code, "-1 is no epoch"
+            assert data.error_code == ErrorCode.NONE, "below 0 is no epoch"
         data = only(fetch(broker, fetch_request(wanted(0, current_leader_epoch=epoch + 1))))
         assert data.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         broker.hand_over()
@@ -343,7 +344,9 @@ def test_a_reader_whose_history_parted_from_ours_is_told_where(tmp_path: Path) -
         assert told.diverging_epoch is not None
         assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (0, 2)
         assert len(told.records or b"") == 0
-        assert only(fetch(broker, fetch_request(wanted(3, last_fetched_epoch=epoch)))).diverging_epoch is None
+        for told_epoch in (epoch, -1, -2):
+            data = only(fetch(broker, fetch_request(wanted(3, last_fetched_epoch=told_epoch))))
+            assert data.diverging_epoch is None
 
 
 def test_from_version_16_on_a_partition_that_moved_says_where_to(tmp_path: Path) -> None:
@@ -377,8 +380,9 @@ def test_from_version_11_on_a_consumer_may_read_from_a_follower(tmp_path: Path) 
 def test_an_unknown_topic_is_named_by_its_own_error(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         request = fetch_request(wanted(0), topic="absent", number=66)
-        assert only(fetch(broker, request, 12)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert only(fetch(broker, request, 13)).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        for version, code in ((12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)):
+            data = only(fetch(broker, request, version))
+            assert (data.error_code, data.aborted_transactions) == (code, [])
 
 
 def test_old_clients_are_sent_away_from_a_failed_disk(tmp_path: Path) -> None:
@@ -406,36 +410,61 @@ def test_a_topic_of_zstd_is_not_for_clients_that_do_not_know_it(tmp_path: Path) 
 # --- followers ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [12, 14, 15, 17])
-def test_a_follower_reads_to_the_end_and_commits_what_it_has(tmp_path: Path, version: int) -> None:
+@pytest.mark.parametrize("version", versions_of(FetchRequest))
+@pytest.mark.parametrize("replica_id", [0, ME, OTHER, 9])
+def test_nobody_is_believed_to_be_a_follower(tmp_path: Path, version: int, replica_id: int) -> None:
+    with data_broker(tmp_path) as broker:
+        broker.metadata.change(TOPIC_NUMBER, replicas=[ME, OTHER], isr=[ME, OTHER])
+        broker.follow()
+        produced = broker.begin(produce_request(batch_of([value_of(0)]), acks=ACKS_ALL), 9)
+        broker.settle()
+        for offset in (0, 1):
+            request = fetch_request(wanted(offset), replica_id=replica_id, session=(0, OPENING))
+            with pytest.raises(ClusterAuthorizationError):
+                broker.begin(request, version)
+        assert broker.partition.high_watermark == 0
+        assert isinstance(produced, PendingResponse)
+        assert not produced.is_decided, "nobody else has the record"
+        assert len(broker.services.fetch_sessions) == 0
+        broker.partition.read_for_replica(OTHER, 1, 1, broker.clock.monotonic_ms())
+
+
+def test_a_follower_reads_to_the_end_and_commits_what_it_has(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         broker.metadata.change(TOPIC_NUMBER, replicas=[ME, OTHER], isr=[ME, OTHER])
         broker.follow()
         produced = broker.begin(produce_request(batch_of([value_of(0)]), acks=ACKS_ALL), 9)
         broker.settle()
         assert broker.partition.high_watermark == 0
-        data = only(fetch(broker, fetch_request(wanted(0), replica_id=OTHER), version))
-        assert (values(data), data.high_watermark) == ([value_of(0)], 0)
-        pending = broker.begin(fetch_request(wanted(1), replica_id=OTHER, max_wait_ms=500), version)
+        reading = read_as(broker, OTHER, offset=0)
+        assert (reading.read_bytes, reading.get((TOPIC, 0)).high_watermark) == (BATCH_BYTES, 0)
+        reading.close()
+        reading = read_as(broker, OTHER, offset=1)
         assert broker.partition.high_watermark == 1
         assert broker.finish(produced, 9, ProduceResponse).responses[0].partition_responses[0].error_code == 0
-        broker.produce(batch_of([value_of(1)]))
-        data = only(broker.finish(pending, version, FetchResponse))
-        assert values(data) == [value_of(1)], "a follower waits for records, not for their commit"
+        reading.close()
 
 
-def test_a_broker_without_a_replica_is_refused_as_a_follower(tmp_path: Path) -> None:
+def test_a_broker_without_a_replica_is_no_follower(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         broker.fill(0)
-        data = only(fetch(broker, fetch_request(wanted(0), replica_id=9)))
-        assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        reading = read_as(broker, 9, offset=0)
+        assert reading.get((TOPIC, 0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert broker.regions_held == 0
+
+
+def read_as(broker: DataBroker, replica_id: int, *, offset: int) -> _fetch_reading.Reading:
+    """What a replica reads that has proved which one it is."""
+    reader = _fetch_reading.Reader(replica_id, -1, 0, 12)
+    return _fetch_reading.read_partitions(
+        broker.services, reader, [((TOPIC, 0), FetchSpec(offset, MUCH, -1, -1, -1))], MUCH
+    )
 
 
 # --- sessions ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [7, 12, 13, 17])
+@pytest.mark.parametrize("version", [7, 12, 13, 18])
 def test_a_session_is_told_only_what_is_new(tmp_path: Path, version: int) -> None:
     with data_broker(tmp_path) as broker:
         make_partitions(broker, 3)
@@ -486,7 +515,7 @@ def test_a_fetch_that_a_later_one_overtook_says_so_and_closes_what_it_read(tmp_p
         session_id = fetch(broker, fetch_request(wanted(1), session=(0, OPENING))).session_id
         first = broker.begin(fetch_request(session=(session_id, 1), max_wait_ms=1_000), 12)
         second = broker.begin(fetch_request(session=(session_id, 2), max_wait_ms=1_000), 12)
-        assert broker.parked_count == 2
+        assert broker.delayed_count == 2
         broker.fill(1)
         assert broker.regions_held == 1, "of the second; the first has given its own back"
         overtaken = broker.finish(first, 12, FetchResponse)
@@ -511,7 +540,7 @@ def test_a_request_that_fails_as_a_whole_says_so_in_the_words_of_its_version(
     tmp_path: Path, version: int
 ) -> None:
     with data_broker(tmp_path) as broker:
-        refuse = registration_of(FetchRequest).refuse
+        refuse = registration_of(FetchRequest).error_response
         assert refuse is not None
         context: object = type("Context", (), {"api_version": version})
         response = refuse(fetch_request(wanted(0)), context, ErrorCode.REQUEST_TIMED_OUT, "")  # type: ignore[arg-type]

@@ -1,14 +1,16 @@
+from typing import Any
+
 import pytest
 
-from distributedlog.broker.settings import NodeSettings
 from distributedlog.controller.image import ResourceType
-from distributedlog.groups.placement import OFFSETS_TOPIC, partition_of
+from distributedlog.groups.placement import partition_of
 from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.unit.broker.handlers.admin_stage import Broker, versions_of
 
 EVERY = versions_of(FindCoordinatorRequest)
-SETTINGS = NodeSettings(offsets_topic_partitions=7, offsets_topic_replication_factor=3)
+SETTINGS: dict[str, Any] = {"offsets_topic_num_partitions": 7, "offsets_topic_replication_factor": 3}
 
 
 def ask(broker: Broker, key_type: int, version: int, *keys: str) -> FindCoordinatorResponse:
@@ -22,7 +24,7 @@ def ask(broker: Broker, key_type: int, version: int, *keys: str) -> FindCoordina
 
 @pytest.mark.parametrize("version", [each for each in EVERY if each < 4])
 def test_a_group_is_coordinated_by_the_leader_of_its_partition(version: int) -> None:
-    broker = Broker(1, 2, settings=SETTINGS)
+    broker = Broker(1, 2, **SETTINGS)
     response = ask(broker, 0, version, "group")
     topic = broker.image.topic_named(OFFSETS_TOPIC)
     assert topic is not None
@@ -33,7 +35,7 @@ def test_a_group_is_coordinated_by_the_leader_of_its_partition(version: int) -> 
 
 @pytest.mark.parametrize("version", [each for each in EVERY if each >= 4])
 def test_each_of_several_groups_has_its_own(version: int) -> None:
-    broker = Broker(1, 2, 3, settings=SETTINGS)
+    broker = Broker(1, 2, 3, **SETTINGS)
     keys = [f"g{at}" for at in range(20)]
     response = ask(broker, 0, version, *keys)
     topic = broker.image.topic_named(OFFSETS_TOPIC)
@@ -46,7 +48,7 @@ def test_each_of_several_groups_has_its_own(version: int) -> None:
 
 
 def test_the_topic_is_made_once_as_the_settings_say_and_with_no_more_replicas_than_brokers() -> None:
-    broker = Broker(1, 2, settings=SETTINGS)
+    broker = Broker(1, 2, **SETTINGS)
     ask(broker, 0, 4, "a")
     topic = broker.image.topic_named(OFFSETS_TOPIC)
     assert topic is not None
@@ -60,7 +62,7 @@ def test_the_topic_is_made_once_as_the_settings_say_and_with_no_more_replicas_th
 
 
 def test_a_partition_without_a_leader_has_no_coordinator_for_now() -> None:
-    broker = Broker(1, 2, settings=NodeSettings(offsets_topic_partitions=2))
+    broker = Broker(1, 2, offsets_topic_num_partitions=2)
     ask(broker, 0, 4, "a")
     broker.silence(1, 2)
     response = ask(broker, 0, 3, "a")
@@ -69,10 +71,12 @@ def test_a_partition_without_a_leader_has_no_coordinator_for_now() -> None:
 
 
 @pytest.mark.parametrize("version", EVERY[1:])
-def test_transactions_have_no_coordinator_yet(version: int) -> None:
+def test_transactions_are_refused_for_good(version: int) -> None:
     response = ask(Broker(), 1, version, "k")
-    codes = [each.error_code for each in response.coordinators] or [response.error_code]
-    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    told = [(each.error_code, each.error_message) for each in response.coordinators]
+    assert (told or [(response.error_code, response.error_message)]) == [
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this cluster")
+    ]
 
 
 @pytest.mark.parametrize("version", EVERY[1:])

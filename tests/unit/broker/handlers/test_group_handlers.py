@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import pytest
 
-from distributedlog.broker.context import ANONYMOUS, RequestContext
-from distributedlog.broker.dispatch import Answer
+from distributedlog.broker.net.context import ANONYMOUS, RequestContext
+from distributedlog.broker.net.dispatch import HandlerResponse
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import ZERO_UUID
@@ -59,6 +59,7 @@ from tests.unit.broker.server_stage import bare_services
 from tests.unit.groups.stage import subscription
 
 R = TypeVar("R", bound=Message)
+INCONSISTENT = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 class GroupBroker:
@@ -71,7 +72,7 @@ class GroupBroker:
         self.services.groups = self.groups.groups
 
     def ask(self, request: Message, version: int, response: type[R]) -> R:
-        """As the server does it; syncs are done while it waits."""
+        """Handles a request as the server does; syncs are done while it waits."""
         return self.runner.run(self._ask(request, version, response))
 
     async def _ask(self, request: Message, version: int, response: type[R]) -> R:
@@ -80,7 +81,7 @@ class GroupBroker:
         received = decode_all(type(request), version, frame)
         deadline_ms = self.groups.stage.clock.monotonic_ms() + 30_000
         context = RequestContext(ANONYMOUS, "L", "client", "127.0.0.1", 7, version, 0, deadline_ms)
-        answer: Answer | None
+        answer: HandlerResponse | None
         try:
             answer = registration.handle(self.services, received, context)
             if isinstance(answer, Awaitable):
@@ -91,7 +92,7 @@ class GroupBroker:
                     self.groups.settle()
                 answer = await waiting
         except DlogError as error:
-            answer = registration.refusal(received, context, error.code, str(error))
+            answer = registration.make_error_response(received, context, error.code, str(error))
         assert isinstance(answer, Message)
         return decode_response(response, version, join_parts(encode_response(answer, version, 5))[4:])[1]
 
@@ -107,7 +108,7 @@ class GroupBroker:
         return self.ask(request, version, JoinGroupResponse)
 
     def member(self) -> str:
-        """Of generation 1, with everything assigned to it."""
+        """Returns a member of generation 1, with everything assigned to it."""
         joined = self.join(3)
         given = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")
         request = SyncGroupRequest(
@@ -164,6 +165,11 @@ def test_a_member_gets_its_part(broker: GroupBroker, version: int) -> None:
     member = broker.join(3).member_id
     given = [SyncGroupRequestAssignment(member_id=member, assignment=b"all")]
     request = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=member, assignments=given)
+    for request.protocol_type, request.protocol_name in ((None, None), ("consumer", None), (None, "range")):
+        if version >= 5:
+            response = broker.ask(request, version, SyncGroupResponse)
+            assert (response.error_code, response.assignment) == (INCONSISTENT, b"")
+    request.protocol_type, request.protocol_name = "consumer", "range"
     response = broker.ask(request, version, SyncGroupResponse)
     assert (response.error_code, response.assignment) == (ErrorCode.NONE, b"all")
     request.generation_id = 2
@@ -200,7 +206,14 @@ def test_positions_are_stored_and_what_is_not_there_is_refused(broker: GroupBrok
     absent = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else UNKNOWN
     assert broker.commit(5, version=version) == [ErrorCode.NONE, UNKNOWN, absent]
     assert broker.groups.committed() == [5]
-    assert broker.commit(6, "m", 3, version) == [ErrorCode.ILLEGAL_GENERATION] * 3
+    assert broker.commit(6, "m", 3, version) == [ErrorCode.UNKNOWN_MEMBER_ID] * 3
+
+
+@pytest.mark.parametrize("version", versions_of(OffsetCommitRequest))
+def test_a_member_of_a_group_that_is_not_there_commits_nothing(broker: GroupBroker, version: int) -> None:
+    code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+    assert broker.commit(6, "m", 3, version) == [code] * 3
+    assert broker.groups.committed() == []
 
 
 @pytest.mark.parametrize("version", versions_of(OffsetFetchRequest))
@@ -322,3 +335,38 @@ def test_positions_are_deleted_unless_they_are_in_use(broker: GroupBroker) -> No
     response = broker.ask(request, 0, OffsetDeleteResponse)
     assert [each.error_code for each in response.topics[0].partitions] == [ErrorCode.NONE]
     assert broker.groups.committed("never") == []
+
+
+def test_offsets_of_unknown_partitions_are_not_deleted_but_named(broker: GroupBroker) -> None:
+    broker.commit(5)
+    parts = [OffsetDeleteRequestPartition(partition_index=at) for at in (99, 0)]
+    topics = [OffsetDeleteRequestTopic(name=name, partitions=parts) for name in ("nowhere", "t")]
+    response = broker.ask(OffsetDeleteRequest(group_id=GROUP, topics=topics), 0, OffsetDeleteResponse)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    codes = [[each.error_code for each in topic.partitions] for topic in response.topics]
+    assert codes == [[unknown, unknown], [unknown, ErrorCode.NONE]]
+
+
+@pytest.mark.parametrize(("version", "operations"), [(3, 3400), (5, 3400), (6, -(2**31))])
+def test_operations_of_a_group_that_is_not_there_are_told_as_long_as_it_is_no_error(
+    broker: GroupBroker, version: int, operations: int
+) -> None:
+    request = DescribeGroupsRequest(groups=["never"], include_authorized_operations=True)
+    (described,) = broker.ask(request, version, DescribeGroupsResponse).groups
+    assert described.authorized_operations == operations
+
+
+def test_offsets_of_a_group_without_a_name_are_not_deleted(broker: GroupBroker) -> None:
+    broker.groups.commit(5, "")
+    broker.groups.settle()
+    topic = OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+    response = broker.ask(OffsetDeleteRequest(group_id="", topics=[topic]), 0, OffsetDeleteResponse)
+    assert (response.error_code, response.topics) == (ErrorCode.INVALID_GROUP_ID, [])
+    assert broker.groups.committed("") == [5]
+
+
+def test_a_topic_without_partitions_is_not_in_the_response(broker: GroupBroker) -> None:
+    broker.commit(5)
+    topics = [OffsetDeleteRequestTopic(name="t", partitions=[])]
+    response = broker.ask(OffsetDeleteRequest(group_id=GROUP, topics=topics), 0, OffsetDeleteResponse)
+    assert (response.error_code, response.topics) == (ErrorCode.NONE, [])

@@ -1,6 +1,6 @@
 import pytest
 
-from distributedlog.broker.log_configs import LogConfigs
+from distributedlog.broker.replicas.log_configs import LogConfigs
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import RequestTimedOutError
 from distributedlog.protocol.messages.incremental_alter_configs import (
@@ -78,9 +78,9 @@ def test_what_is_described_is_what_the_logs_are_given() -> None:
 
 def test_a_setting_that_cannot_be_changed_can_still_be_taken_away() -> None:
     broker = Broker()
-    store(broker, BROKER, "1", num_partitions="9")
-    assert ask(broker, BROKER, "1", ("num.partitions", SET, "8")) is ErrorCode.INVALID_REQUEST
-    assert ask(broker, BROKER, "1", ("num.partitions", DELETE, None)) is ErrorCode.NONE
+    store(broker, BROKER, "1", max_connections="9")
+    assert ask(broker, BROKER, "1", ("max.connections", SET, "8")) is ErrorCode.INVALID_REQUEST
+    assert ask(broker, BROKER, "1", ("max.connections", DELETE, None)) is ErrorCode.NONE
     assert settings(broker, BROKER, "1") == {}
 
 
@@ -108,7 +108,7 @@ def test_a_brokers_setting_is_checked() -> None:
         assert ask(broker, BROKER, name, ("log.segment.bytes", SET, "1")) is ErrorCode.INVALID_REQUEST
         assert ask(broker, BROKER, name, ("log.segment.bytes", SET, "2048")) is ErrorCode.NONE
     assert ask(broker, BROKER, "2", ("log.segment.bytes", SET, "2048")) is ErrorCode.INVALID_REQUEST
-    assert ask(broker, 16, "m", ("metrics", SET, "x")) is ErrorCode.INVALID_REQUEST
+    assert ask(broker, 3, "m", ("metrics", SET, "x")) is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", EVERY)

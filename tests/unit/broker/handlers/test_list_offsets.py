@@ -1,17 +1,19 @@
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from distributedlog.broker.net.error_responses import derive_error_response
 from distributedlog.model.config import LogConfig
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import StorageError
+from distributedlog.model.errors import ClusterAuthorizationError, StorageError
 from distributedlog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
 from distributedlog.storage.append import Origin
-from tests.unit.broker.handlers.admin_stage import registration_of, versions_of
+from tests.unit.broker.handlers.admin_stage import versions_of
 from tests.unit.broker.handlers.data_requests import offsets_request
 from tests.unit.broker.handlers.data_stage import TOPIC_NUMBER, DataBroker, data_broker
 from tests.unit.broker.partition_stage import ME, OTHER
@@ -44,7 +46,7 @@ def fill(broker: DataBroker) -> None:
 
 def test_every_version_tells_the_ends(tmp_path: Path) -> None:
     versions = versions_of(ListOffsetsRequest)
-    assert versions == range(1, 11)
+    assert versions == range(1, 12)
     with data_broker(tmp_path) as broker:
         fill(broker)
         broker.partition.log.advance_start_offset(2, NOW_MS)
@@ -83,12 +85,17 @@ def test_a_time_after_every_record_stands_for_none(tmp_path: Path) -> None:
 def test_special_times_are_known_from_their_versions_on(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         fill(broker)
-        for timestamp, since, offset in ((NEWEST, 7, 2), (EARLIEST_LOCAL, 8, 0), (LATEST_TIERED, 9, -1)):
+        for timestamp, since, offset in (
+            (NEWEST, 7, 2),
+            (EARLIEST_LOCAL, 8, 0),
+            (LATEST_TIERED, 9, -1),
+            (PENDING, 11, -1),
+        ):
             unknown = look_up(broker, offsets_request(timestamp), since - 1)
             assert unknown.error_code == ErrorCode.UNSUPPORTED_VERSION
             assert offset_of(broker, offsets_request(timestamp), since) == offset
-        for timestamp in (PENDING, -7, -(2**63)):
-            answer = look_up(broker, offsets_request(timestamp), 10)
+        for timestamp in (-7, -(2**63)):
+            answer = look_up(broker, offsets_request(timestamp), 11)
             assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -98,7 +105,7 @@ def test_an_empty_log_has_ends_and_no_times(tmp_path: Path) -> None:
         assert offsets == [0, 0, -1, -1]
 
 
-def test_a_consumer_is_told_what_it_may_read_and_others_all_there_is(tmp_path: Path) -> None:
+def test_a_consumer_is_told_what_it_may_read_and_a_tool_all_there_is(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         broker.fill(0)
         produce_data(
@@ -106,17 +113,57 @@ def test_a_consumer_is_told_what_it_may_read_and_others_all_there_is(tmp_path: P
             batch_of([b"v"], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
         )
         broker.settle()
+        broker.metadata.change(TOPIC_NUMBER, replicas=[ME, OTHER], isr=[ME, OTHER])
+        broker.follow()
         produce_data(broker.partition, batch_of([value_of(2)]))
         told = [
             offset_of(broker, offsets_request(LATEST, isolation=1)),
             offset_of(broker, offsets_request(LATEST, isolation=0)),
-            offset_of(broker, offsets_request(LATEST, replica_id=OTHER)),
             offset_of(broker, offsets_request(LATEST, replica_id=TOOL)),
         ]
-        assert told == [1, 2, 3, 3]
+        assert told == [1, 2, 3]
+        broker.metadata.change(TOPIC_NUMBER, replicas=[ME], isr=[ME])
+        broker.follow()
         produce_data(broker.partition, marker_of(7, commit=True), Origin.COORDINATOR)
         broker.settle()
         assert offset_of(broker, offsets_request(LATEST, isolation=1)) == 4
+
+
+@pytest.mark.parametrize("version", versions_of(ListOffsetsRequest))
+@pytest.mark.parametrize("replica_id", [0, ME, OTHER])
+def test_nobody_is_believed_to_be_a_replica(tmp_path: Path, version: int, replica_id: int) -> None:
+    with data_broker(tmp_path) as broker:
+        produce_data(broker.partition, batch_of([value_of(0)]))
+        request = offsets_request(LATEST, replica_id=replica_id)
+        with pytest.raises(ClusterAuthorizationError):
+            broker.begin(request, version)
+        assert broker.partition.high_watermark == 0
+
+
+@pytest.mark.parametrize("timestamp", [LATEST, NEWEST, NOW_MS])
+def test_who_asks_for_an_end_hears_of_all_that_was_acknowledged(tmp_path: Path, timestamp: int) -> None:
+    with data_broker(tmp_path) as broker:
+        for number in range(2):  # a sync runs for the first; the second rests behind it
+            produce_data(broker.partition, batch_of([value_of(number)], timestamp_ms=NOW_MS + number))
+        assert broker.partition.high_watermark == 0
+        pending = broker.begin(offsets_request(timestamp), 10)
+        assert offset_of(broker, offsets_request(EARLIEST)) == 0
+        assert isinstance(pending, asyncio.Future)
+        broker.runner.run(asyncio.sleep(0))
+        assert not pending.done()
+        broker.stage.settle()
+        for _ in range(3):
+            broker.runner.run(asyncio.sleep(0))
+        ((told,),) = (topic.partitions for topic in broker.finish(pending, 10, ListOffsetsResponse).topics)
+        assert (told.error_code, told.offset) == (0, {LATEST: 2, NEWEST: 1, NOW_MS: 0}[timestamp])
+
+
+def test_where_others_are_in_sync_an_end_is_told_at_once(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        broker.metadata.change(TOPIC_NUMBER, replicas=[ME, OTHER], isr=[ME, OTHER])
+        broker.follow()
+        produce_data(broker.partition, batch_of([value_of(0)]))
+        assert offset_of(broker, offsets_request(LATEST)) == 0
 
 
 def test_a_new_leader_does_not_guess_what_is_committed(tmp_path: Path) -> None:
@@ -142,7 +189,9 @@ def test_what_cannot_be_asked_is_an_error_of_the_partition(tmp_path: Path) -> No
             answer = look_up(broker, request)
             assert (answer.error_code, answer.offset, answer.timestamp) == (code, -1, -1)
         twice = broker.ask(offsets_request(LATEST, EARLIEST), 10, ListOffsetsResponse)
-        assert [each.error_code for each in twice.topics[0].partitions] == 2 * [ErrorCode.INVALID_REQUEST]
+        assert [each.error_code for each in twice.topics[0].partitions] == [ErrorCode.INVALID_REQUEST]
+        nothing = broker.ask(offsets_request(), 10, ListOffsetsResponse)
+        assert nothing.topics == []
         broker.hand_over()
         assert look_up(broker, offsets_request(LATEST)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         broker.hand_over(ME)
@@ -155,8 +204,7 @@ def test_what_cannot_be_asked_is_an_error_of_the_partition(tmp_path: Path) -> No
 @pytest.mark.parametrize("version", [1, 10])
 def test_a_request_that_fails_as_a_whole_fails_for_each_partition(tmp_path: Path, version: int) -> None:
     with data_broker(tmp_path, log=LogConfig()) as broker:
-        refuse = registration_of(ListOffsetsRequest).refuse
-        assert refuse is not None
-        response = refuse(offsets_request(LATEST), None, ErrorCode.REQUEST_TIMED_OUT, "")  # type: ignore[arg-type]
+        response = derive_error_response(offsets_request(LATEST), version, ErrorCode.REQUEST_TIMED_OUT, "")
+        assert response is not None
         read = broker.finish(response, version, ListOffsetsResponse)
         assert read.topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT

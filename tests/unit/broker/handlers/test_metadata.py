@@ -3,16 +3,15 @@ from collections.abc import Awaitable
 
 import pytest
 
-from distributedlog.broker.context import ANONYMOUS, RequestContext
 from distributedlog.broker.handlers import metadata
-from distributedlog.broker.handlers._cluster import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from distributedlog.broker.handlers._metadata_cache import (
     IMAGES_MAX,
     SLICE_PARTITIONS,
     VIEWS_MAX,
     TopicDescriber,
 )
-from distributedlog.broker.settings import NodeSettings
+from distributedlog.broker.handlers._operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
+from distributedlog.broker.net.context import ANONYMOUS, RequestContext
 from distributedlog.controller.image import Topic
 from distributedlog.controller.records import NO_LEADER
 from distributedlog.controller.requests import (
@@ -32,6 +31,7 @@ from distributedlog.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from distributedlog.protocol.schema import Message
+from distributedlog.settings.node_settings import NodeSettings
 from tests.unit.broker.handlers.admin_stage import Broker, elsewhere, registration_of, versions_of
 from tests.unit.controller.stage import CLUSTER
 

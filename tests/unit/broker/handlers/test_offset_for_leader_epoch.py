@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from distributedlog.broker.net.error_responses import derive_error_response
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import StorageError
 from distributedlog.protocol.messages.offset_for_leader_epoch import (
@@ -9,7 +10,7 @@ from distributedlog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from tests.unit.broker.handlers.admin_stage import registration_of, versions_of
+from tests.unit.broker.handlers.admin_stage import versions_of
 from tests.unit.broker.handlers.data_requests import epoch_request
 from tests.unit.broker.handlers.data_stage import DataBroker, data_broker
 from tests.unit.broker.partition_stage import ME
@@ -66,8 +67,7 @@ def test_what_cannot_be_asked_is_an_error_of_the_partition(tmp_path: Path) -> No
 @pytest.mark.parametrize("version", [2, 4])
 def test_a_request_that_fails_as_a_whole_fails_for_each_partition(tmp_path: Path, version: int) -> None:
     with data_broker(tmp_path) as broker:
-        refuse = registration_of(OffsetForLeaderEpochRequest).refuse
-        assert refuse is not None
-        response = refuse(epoch_request(0), None, ErrorCode.REQUEST_TIMED_OUT, "")  # type: ignore[arg-type]
+        response = derive_error_response(epoch_request(0), version, ErrorCode.REQUEST_TIMED_OUT, "")
+        assert response is not None
         read = broker.finish(response, version, OffsetForLeaderEpochResponse)
         assert read.topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT

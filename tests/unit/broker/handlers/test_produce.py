@@ -1,4 +1,5 @@
 import gc
+import struct
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.broker.dispatch import CloseConnectionError
+from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.dispatch import CloseConnectionError
 from distributedlog.controller.image import ResourceType
 from distributedlog.model.config import LogConfig
 from distributedlog.model.error_codes import ErrorCode
@@ -19,8 +21,17 @@ from distributedlog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from distributedlog.records.batch import read_header
+from distributedlog.records.checksum import crc32c
 from distributedlog.records.compression import Codec
-from distributedlog.records.record import Record, encode_batch
+from distributedlog.records.layout import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    LAST_OFFSET_DELTA_AT,
+    LOG_APPEND_TIME_BIT,
+    RECORD_COUNT_AT,
+)
+from distributedlog.records.record import Record, decode_batch, encode_batch
 from distributedlog.replication.partition import Partition
 from tests.simulation.disk import SimDisk
 from tests.unit.broker.handlers.admin_stage import versions_of
@@ -74,7 +85,7 @@ def test_acks_1_is_answered_before_anything_is_synced(tmp_path: Path) -> None:
 def test_acks_all_is_answered_when_the_batch_is_synced_and_not_before(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         pending = broker.begin(produce_request(batch_of([value_of(1)]), acks=-1), 9)
-        assert broker.parked_count == 1
+        assert broker.delayed_count == 1
         broker.settle()
         answer = broker.finish(pending, 9, ProduceResponse).responses[0].partition_responses[0]
         assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
@@ -204,9 +215,9 @@ def test_a_request_that_waits_holds_nothing_of_its_frame(tmp_path: Path) -> None
 def test_a_client_that_goes_gives_its_place_back(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         pending = broker.begin(produce_request(batch_of([value_of(1)]), acks=-1), 9)
-        assert broker.parked_count == 1
+        assert broker.delayed_count == 1
         pending.cancel()  # type: ignore[union-attr]
-        assert broker.parked_count == 0
+        assert broker.delayed_count == 0
         broker.settle()
         assert stored(broker.partition) == [value_of(1)]
 
@@ -265,15 +276,15 @@ def test_acks_all_is_refused_before_the_append_while_too_few_are_in_sync(tmp_pat
         assert broker.produce(batch_of([value_of(1)]), acks=1).error_code == ErrorCode.NONE
 
 
-def test_only_the_admin_tools_write_to_an_internal_topic(tmp_path: Path) -> None:
+def test_no_client_writes_to_an_internal_topic_whatever_it_is_called(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         broker.metadata.create("__consumer_offsets", 3)
         broker.follow()
         data = batch_of([value_of(1)], keys=[b"k"])
         refused = broker.produce(data, topic="__consumer_offsets")
         assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-        taken = broker.produce(data, topic="__consumer_offsets", client_id="__admin_client")
-        assert taken.error_code == ErrorCode.NONE
+        refused = broker.produce(data, topic="__consumer_offsets", client_id="__admin_client")
+        assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION, "anybody can call itself that"
 
 
 # --- what is written ---------------------------------------------------------------------------
@@ -282,6 +293,14 @@ def test_only_the_admin_tools_write_to_an_internal_topic(tmp_path: Path) -> None
 def damaged(at: int) -> bytearray:
     data = batch_of([value_of(1)])
     data[at] ^= 1
+    return data
+
+
+def claiming(at: int, number: int) -> bytearray:
+    """Makes a batch whose header says something of its records that is not so, with a right checksum."""
+    data = batch_of([value_of(1)])
+    struct.pack_into(">i", data, at, number)
+    struct.pack_into(">I", data, CRC_AT, crc32c(memoryview(data)[ATTRIBUTES_AT:]))
     return data
 
 
@@ -302,15 +321,19 @@ def transactional() -> bytearray:
 HOSTILE: list[tuple[str, Callable[[], bytes | bytearray | None], int, ErrorCode]] = [
     ("nothing", lambda: None, 9, ErrorCode.INVALID_RECORD),
     ("no bytes", lambda: b"", 9, ErrorCode.INVALID_RECORD),
-    ("a few bytes", lambda: bytes(5), 9, ErrorCode.CORRUPT_MESSAGE),
+    ("a few bytes", lambda: bytes(5), 9, ErrorCode.INVALID_RECORD),
     ("magic 0", lambda: of_magic(0), 9, ErrorCode.INVALID_RECORD),
     ("magic 1", lambda: of_magic(1), 3, ErrorCode.INVALID_RECORD),
     ("magic 1, short", lambda: of_magic(1, 34), 9, ErrorCode.INVALID_RECORD),
-    ("magic 3", lambda: of_magic(3), 9, ErrorCode.INVALID_RECORD),
+    ("magic 3", lambda: of_magic(3), 9, ErrorCode.CORRUPT_MESSAGE),
     ("a wrong checksum", lambda: damaged(17), 9, ErrorCode.CORRUPT_MESSAGE),
     ("a wrong value", lambda: damaged(-1), 9, ErrorCode.CORRUPT_MESSAGE),
-    ("a cut batch", lambda: batch_of([value_of(1)])[:-1], 9, ErrorCode.CORRUPT_MESSAGE),
-    ("a cut header", lambda: batch_of([value_of(1)])[:60], 9, ErrorCode.CORRUPT_MESSAGE),
+    ("too many records claimed", lambda: claiming(RECORD_COUNT_AT, 2), 9, ErrorCode.INVALID_RECORD),
+    ("a negative record count", lambda: claiming(RECORD_COUNT_AT, -1), 9, ErrorCode.INVALID_RECORD),
+    ("a negative offset delta", lambda: claiming(LAST_OFFSET_DELTA_AT, -1), 9, ErrorCode.INVALID_RECORD),
+    ("a damaged record count", lambda: damaged(RECORD_COUNT_AT), 9, ErrorCode.CORRUPT_MESSAGE),
+    ("a cut batch", lambda: batch_of([value_of(1)])[:-1], 9, ErrorCode.INVALID_RECORD),
+    ("a cut header", lambda: batch_of([value_of(1)])[:60], 9, ErrorCode.INVALID_RECORD),
     ("two batches", lambda: 2 * batch_of([value_of(1)]), 9, ErrorCode.INVALID_RECORD),
     ("bytes behind", lambda: batch_of([value_of(1)]) + b"x", 9, ErrorCode.INVALID_RECORD),
     ("too large", lambda: batch_of([bytes(3000)]), 9, ErrorCode.MESSAGE_TOO_LARGE),
@@ -406,20 +429,48 @@ def test_a_retry_is_answered_with_the_first_offset_and_waits_like_the_first(tmp_
         batch = batch_of([value_of(3)], producer_id=7, producer_epoch=0, base_sequence=0)
         first = broker.begin(produce_request(bytes(batch), acks=-1), 9)
         retry = broker.begin(produce_request(bytes(batch), acks=-1), 9)
-        assert broker.parked_count == 2, "the first writing is not committed yet"
+        assert broker.delayed_count == 2, "the first writing is not committed yet"
         broker.settle()
         for pending in (first, retry):
             answer = broker.finish(pending, 9, ProduceResponse).responses[0].partition_responses[0]
             assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 2)
         assert broker.partition.log_end_offset == 3
         gap = batch_of([value_of(9)], producer_id=7, producer_epoch=0, base_sequence=5)
-        assert broker.produce(gap).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        refused = broker.produce(gap)
+        assert refused.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert (refused.base_offset, refused.log_start_offset) == (-1, 0)
 
 
-def test_a_timestamp_that_the_topic_does_not_take_is_refused(tmp_path: Path) -> None:
-    with data_broker(tmp_path, log=LogConfig(message_timestamp_after_max_ms=1_000)) as broker:
-        late = batch_of([b"v"], timestamp_ms=broker.clock.wall_ms() + 5_000)
-        assert broker.produce(late).error_code == ErrorCode.INVALID_TIMESTAMP
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_timestamp_that_the_topic_does_not_take_is_refused_and_its_records_are_named(
+    tmp_path: Path, codec: Codec
+) -> None:
+    config = LogConfig(message_timestamp_after_max_ms=1_000, message_timestamp_before_max_ms=1_000)
+    with data_broker(tmp_path, log=config) as broker:
+        now_ms = broker.clock.wall_ms()
+        times = (now_ms, now_ms + 5_000, now_ms - 900, now_ms - 5_000)
+        wrong = encode_batch([Record(b"v", None, (), each) for each in times], codec=codec)
+        refused = broker.produce(wrong)
+        assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
+        assert [each.batch_index for each in refused.record_errors] == [1, 3]
+        assert all(each.batch_index_error_message for each in refused.record_errors)
+        many = encode_batch([Record(b"v", None, (), now_ms + 5_000)] * 200, codec=codec)
+        refused = broker.produce(many)
+        assert (refused.error_code, refused.record_errors) == (ErrorCode.INVALID_TIMESTAMP, [])
+
+
+def test_only_the_topic_says_that_times_are_those_of_the_append(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        claimed = batch_of([b"v"], timestamp_ms=NOW_MS)
+        claimed[ATTRIBUTES_AT + 1] |= LOG_APPEND_TIME_BIT
+        struct.pack_into(">I", claimed, CRC_AT, crc32c(memoryview(claimed)[ATTRIBUTES_AT:]))
+        assert broker.produce(claimed).error_code == ErrorCode.NONE
+        region = broker.partition.log.read(0, 1_000).region
+        assert region is not None
+        with region:
+            stored = region.read()
+        assert not read_header(stored).is_log_append_time
+        assert [record.timestamp_ms for record in decode_batch(stored)] == [NOW_MS]
 
 
 def test_a_full_disk_refuses_and_takes_again_when_there_is_room(tmp_path: Path) -> None:
@@ -470,10 +521,11 @@ def test_a_request_that_fails_as_a_whole_fails_for_each_partition(tmp_path: Path
 
     with data_broker(tmp_path, log=LARGE) as broker:
         request = produce_request(b"")
-        refuse = registration_of(ProduceRequest).refuse
+        refuse = registration_of(ProduceRequest).error_response
         assert refuse is not None
-        response = refuse(request, None, ErrorCode.REQUEST_TIMED_OUT, "late")  # type: ignore[arg-type]
+        context = RequestContext("User:ANONYMOUS", "PLAINTEXT", None, "127.0.0.1", 1, 9, 0, 0)
+        response = refuse(request, context, ErrorCode.REQUEST_TIMED_OUT, "late")
         read = broker.finish(response, 9, ProduceResponse)
         assert read.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         with pytest.raises(CloseConnectionError):
-            refuse(produce_request(b"", acks=0), None, ErrorCode.REQUEST_TIMED_OUT, "late")  # type: ignore[arg-type]
+            refuse(produce_request(b"", acks=0), context, ErrorCode.REQUEST_TIMED_OUT, "late")

@@ -3,9 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from distributedlog.groups.config import GroupConfig, MigrationPolicy
-from distributedlog.groups.consumer.classic_members import slots_named
+from distributedlog.groups.consumer.classic_members import find_partitions
 from distributedlog.groups.consumer.group import ConsumerGroup, ConsumerGroupState
-from distributedlog.groups.consumer.topics import NO_SLOTS, Slot, Slots, TopicView
+from distributedlog.groups.consumer.topics import (
+    NO_PARTITIONS,
+    TopicIdPartition,
+    TopicIdPartitions,
+    TopicView,
+)
 from distributedlog.groups.machine import GroupMachine
 from distributedlog.groups.records import ConsumerRecord
 from distributedlog.groups.requests import (
@@ -13,7 +18,7 @@ from distributedlog.groups.requests import (
     ConsumerHeartbeatRequest,
     DescribeConsumerGroupReply,
     DescribeConsumerGroupRequest,
-    Offer,
+    SupportedProtocol,
 )
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
@@ -41,7 +46,7 @@ class Topics:
         self.names_mark: object = object()
         self.version = 0
         self.settings: dict[str, dict[str, str]] = {}
-        """Of groups, by their ids."""
+        """The settings of groups, by their ids."""
         for name, count in partition_counts.items():
             self.create(name, count)
 
@@ -76,9 +81,11 @@ class Topics:
     def group_settings(self, group_id: str) -> Mapping[str, str]:
         return self.settings.get(group_id, {})
 
-    def all_slots(self, *names: str) -> Slots:
+    def all_partitions(self, *names: str) -> TopicIdPartitions:
         views = [self._views[name] for name in names if name in self._views]
-        return frozenset(Slot(view.topic_id, at) for view in views for at in range(view.partition_count))
+        return frozenset(
+            TopicIdPartition(view.topic_id, at) for view in views for at in range(view.partition_count)
+        )
 
 
 class ConsumerStage(Stage):
@@ -147,9 +154,9 @@ class Client:
         self.pattern = pattern
         self.assignor = assignor
         self.epoch = 0
-        self.owned: Slots = NO_SLOTS
-        self.assigned: Slots = NO_SLOTS
-        """As it was last told."""
+        self.owned: TopicIdPartitions = NO_PARTITIONS
+        self.assigned: TopicIdPartitions = NO_PARTITIONS
+        """The assignment as it was last told."""
         self.must_say_all = True
 
     def request(self, *, epoch: int | None = None) -> ConsumerHeartbeatRequest:
@@ -180,7 +187,7 @@ class Client:
 
     def forget(self) -> None:
         """It is told that it is no member: it stops reading, and begins anew."""
-        self.epoch, self.owned, self.assigned = 0, NO_SLOTS, NO_SLOTS
+        self.epoch, self.owned, self.assigned = 0, NO_PARTITIONS, NO_PARTITIONS
         self.must_say_all = True
 
     def beat(self, *, gives_up: bool = True) -> ErrorCode:
@@ -205,45 +212,45 @@ class Client:
 
     @property
     def partitions(self) -> list[int]:
-        return sorted(slot.partition for slot in self.owned)
+        return sorted(tp.partition for tp in self.owned)
 
 
 # --- clients of the classic protocol -----------------------------------------------------------
 
 
 def classic_offer(
-    stage: ConsumerStage, *topics: str, owned: Slots = NO_SLOTS, name: str = "range"
-) -> tuple[Offer, ...]:
+    stage: ConsumerStage, *topics: str, owned: TopicIdPartitions = NO_PARTITIONS, name: str = "range"
+) -> tuple[SupportedProtocol, ...]:
     parts: dict[str, list[int]] = {}
-    for slot in sorted(owned):
-        topic = stage.topics.name_of(slot.topic_id)
+    for tp in sorted(owned):
+        topic = stage.topics.name_of(tp.topic_id)
         if topic is not None:
-            parts.setdefault(topic, []).append(slot.partition)
+            parts.setdefault(topic, []).append(tp.partition)
     subscription = ConsumerProtocolSubscription(
         topics=list(topics or ("t",)),
         owned_partitions=[TopicPartitions(topic=topic, partitions=each) for topic, each in parts.items()],
     )
-    return (Offer(name, encode_versioned(subscription, 1)),)
+    return (SupportedProtocol(name, encode_versioned(subscription, 1)),)
 
 
-def owned_in(stage: ConsumerStage, metadata: bytes) -> Slots:
+def owned_in(stage: ConsumerStage, metadata: bytes) -> TopicIdPartitions:
     """What a member says in its subscription that it owns."""
-    return slots_named(
+    return find_partitions(
         decode_versioned(ConsumerProtocolSubscription, metadata)[1].owned_partitions, stage.topics
     )
 
 
-def slots_in(stage: ConsumerStage, assignment: bytes) -> Slots:
+def partitions_in(stage: ConsumerStage, assignment: bytes) -> TopicIdPartitions:
     if not assignment:
-        return NO_SLOTS
+        return NO_PARTITIONS
     message = decode_versioned(ConsumerProtocolAssignment, assignment)[1]
-    return slots_named(message.assigned_partitions, stage.topics)
+    return find_partitions(message.assigned_partitions, stage.topics)
 
 
-def assignment_of(stage: ConsumerStage, slots: Iterable[Slot]) -> bytes:
+def encode_assignment(stage: ConsumerStage, tps: Iterable[TopicIdPartition]) -> bytes:
     parts: dict[str, list[int]] = {}
-    for slot in sorted(slots):
-        parts.setdefault(stage.topics.name_of(slot.topic_id) or "gone", []).append(slot.partition)
+    for tp in sorted(tps):
+        parts.setdefault(stage.topics.name_of(tp.topic_id) or "gone", []).append(tp.partition)
     message = ConsumerProtocolAssignment(
         assigned_partitions=[TopicPartitions(topic=topic, partitions=each) for topic, each in parts.items()]
     )

@@ -5,7 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributedlog.groups.consumer.assignors import ASSIGNORS, Reader, assign_range, assign_uniform
-from distributedlog.groups.consumer.topics import NO_SLOTS, Slot, Slots, TopicView
+from distributedlog.groups.consumer.topics import (
+    NO_PARTITIONS,
+    TopicIdPartition,
+    TopicIdPartitions,
+    TopicView,
+)
 from distributedlog.model.ids import Uuid
 
 
@@ -15,17 +20,19 @@ def topics(**counts: int) -> dict[str, TopicView]:
     }
 
 
-def readers(subscriptions: dict[str, set[str]], before: dict[str, Slots] | None = None) -> list[Reader]:
+def readers(
+    subscriptions: dict[str, set[str]], before: dict[str, TopicIdPartitions] | None = None
+) -> list[Reader]:
     return [
-        Reader(name, None, frozenset(wants), (before or {}).get(name, NO_SLOTS))
+        Reader(name, None, frozenset(wants), (before or {}).get(name, NO_PARTITIONS))
         for name, wants in subscriptions.items()
     ]
 
 
-def told(given: dict[str, Slots]) -> dict[str, list[str]]:
+def told(given: dict[str, TopicIdPartitions]) -> dict[str, list[str]]:
     return {
-        name: sorted(f"{slot.topic_id.bytes16.rstrip(bytes(1)).decode()}{slot.partition}" for slot in slots)
-        for name, slots in given.items()
+        name: sorted(f"{tp.topic_id.bytes16.rstrip(bytes(1)).decode()}{tp.partition}" for tp in tps)
+        for name, tps in given.items()
     }
 
 
@@ -36,9 +43,9 @@ def test_range_gives_runs_and_splits_equal_topics_alike() -> None:
 
 def test_range_puts_static_members_first_by_their_instance_ids() -> None:
     those = [
-        Reader("x", None, frozenset({"a"}), NO_SLOTS),
-        Reader("z", "i0", frozenset({"a"}), NO_SLOTS),
-        Reader("y", "i1", frozenset({"a"}), NO_SLOTS),
+        Reader("x", None, frozenset({"a"}), NO_PARTITIONS),
+        Reader("z", "i0", frozenset({"a"}), NO_PARTITIONS),
+        Reader("y", "i1", frozenset({"a"}), NO_PARTITIONS),
     ]
     assert told(assign_range(those, topics(a=3))) == {"z": ["a0"], "y": ["a1"], "x": ["a2"]}
 
@@ -47,7 +54,7 @@ def test_uniform_moves_only_what_it_must() -> None:
     cluster = topics(a=6)
     one = assign_uniform(readers({"m0": {"a"}}), cluster)
     two = assign_uniform(readers({"m0": {"a"}, "m1": {"a"}}, one), cluster)
-    assert {name: len(slots) for name, slots in two.items()} == {"m0": 3, "m1": 3}
+    assert {name: len(tps) for name, tps in two.items()} == {"m0": 3, "m1": 3}
     assert two["m0"] < one["m0"]
     back = assign_uniform(readers({"m1": {"a"}}, two), cluster)
     assert two["m1"] < back["m1"]
@@ -62,7 +69,7 @@ def test_uniform_leaves_an_even_assignment_alone() -> None:
 
 def test_uniform_evens_out_unequal_subscriptions() -> None:
     given = assign_uniform(readers({"m0": {"a", "b"}, "m1": {"a"}, "m2": {"b"}}), topics(a=4, b=2))
-    assert sorted(len(slots) for slots in given.values()) == [2, 2, 2]
+    assert sorted(len(tps) for tps in given.values()) == [2, 2, 2]
 
 
 def test_a_member_that_reads_nothing_gets_nothing() -> None:
@@ -90,12 +97,12 @@ def test_every_partition_has_one_owner_that_subscribes_to_it(
     first = assign(readers(before), cluster)
     given = assign(readers(after, first), cluster)
     wanted = set().union(*after.values())
-    slots = [slot for mine in given.values() for slot in mine]
-    assert sorted(slots) == sorted(
-        Slot(cluster[each].topic_id, at) for each in wanted for at in range(counts[each])
+    tps = [tp for mine in given.values() for tp in mine]
+    assert sorted(tps) == sorted(
+        TopicIdPartition(cluster[each].topic_id, at) for each in wanted for at in range(counts[each])
     )
     for member, mine in given.items():
-        assert {slot.topic_id for slot in mine} <= {cluster[each].topic_id for each in after[member]}
+        assert {tp.topic_id for tp in mine} <= {cluster[each].topic_id for each in after[member]}
     assert given == assign(reversed(readers(after, first)), cluster), "the order of members means nothing"
 
 
@@ -109,7 +116,7 @@ def test_uniform_leaves_nobody_who_could_take_from_a_much_richer_one(
     for topic in cluster.values():
         those = [name for name, wants in after.items() if topic.name in wants]
         for rich in those:
-            has_some = any(slot.topic_id == topic.topic_id for slot in given[rich])
+            has_some = any(tp.topic_id == topic.topic_id for tp in given[rich])
             for poor in those:
                 assert not has_some or len(given[rich]) - len(given[poor]) <= 1
 

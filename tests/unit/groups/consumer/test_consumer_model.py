@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from distributedlog.groups.config import GroupConfig, MigrationPolicy
 from distributedlog.groups.consumer.group import TRANSITIONS
-from distributedlog.groups.consumer.topics import NO_SLOTS, Slot, Slots
+from distributedlog.groups.consumer.topics import NO_PARTITIONS, TopicIdPartition, TopicIdPartitions
 from distributedlog.groups.records import ConsumerRecord
 from distributedlog.groups.requests import ConsumerHeartbeatReply, JoinReply, Leaver, SyncReply
 from distributedlog.model.error_codes import ErrorCode
@@ -38,10 +38,10 @@ from tests.unit.groups.consumer.stage import (
     Client,
     ConsumerStage,
     Topics,
-    assignment_of,
     classic_offer,
+    encode_assignment,
     owned_in,
-    slots_in,
+    partitions_in,
     steps_of,
 )
 from tests.unit.groups.stage import GROUP, REBALANCE_MS, Waiting, decoded
@@ -120,16 +120,16 @@ class Classic:
         self.is_cooperative = is_cooperative
         self.member_id = ""
         self.generation = -1
-        self.owned: Slots = NO_SLOTS
+        self.owned: TopicIdPartitions = NO_PARTITIONS
         self.waits: Waiting | None = None
         self.must_join = True
 
     def ask(self) -> None:
         if self.must_join:
             if not self.is_cooperative:
-                self.owned = NO_SLOTS
-            offers = classic_offer(self.stage, "t", owned=self.owned)
-            self.waits = self.stage.join(self.member_id, offers=offers)
+                self.owned = NO_PARTITIONS
+            protocols = classic_offer(self.stage, "t", owned=self.owned)
+            self.waits = self.stage.join(self.member_id, protocols=protocols)
             self.must_join = False
             return
         code = self.stage.heartbeat(self.member_id, self.generation) if self.stage.commits else None
@@ -151,7 +151,7 @@ class Classic:
             if waiting.code in IS_OVER:
                 self.forget()
         elif isinstance(reply, SyncReply):
-            assigned = slots_in(self.stage, reply.assignment)
+            assigned = partitions_in(self.stage, reply.assignment)
             self.must_join = not self.owned <= assigned
             self.owned = assigned
         else:
@@ -160,17 +160,15 @@ class Classic:
 
     def joined(self, reply: JoinReply) -> None:
         self.member_id, self.generation = reply.member_id, reply.generation
-        given: dict[str, list[Slot]] = {each.member_id: [] for each in reply.members}
-        owners = {
-            slot: each.member_id for each in reply.members for slot in owned_in(self.stage, each.metadata)
-        }
-        for at, slot in enumerate(sorted(self.stage.topics.all_slots("t")) if given else ()):
-            given[owners.get(slot, reply.members[at % len(given)].member_id)].append(slot)
-        parts = {member_id: assignment_of(self.stage, slots) for member_id, slots in given.items()}
+        given: dict[str, list[TopicIdPartition]] = {each.member_id: [] for each in reply.members}
+        owners = {tp: each.member_id for each in reply.members for tp in owned_in(self.stage, each.metadata)}
+        for at, tp in enumerate(sorted(self.stage.topics.all_partitions("t")) if given else ()):
+            given[owners.get(tp, reply.members[at % len(given)].member_id)].append(tp)
+        parts = {member_id: encode_assignment(self.stage, tps) for member_id, tps in given.items()}
         self.waits = self.stage.sync(self.member_id, self.generation, parts)
 
     def forget(self) -> None:
-        self.member_id, self.generation, self.owned, self.must_join = "", -1, NO_SLOTS, True
+        self.member_id, self.generation, self.owned, self.must_join = "", -1, NO_PARTITIONS, True
 
     def drop(self) -> None:
         self.waits, self.must_join = None, True
@@ -298,12 +296,12 @@ class ConsumerModel(RuleBasedStateMachine):
         machine = self.stage.machine
         assert not machine.groups.keys() & machine.consumers.by_id.keys(), "one name, two groups"
         for group in machine.consumers.by_id.values():
-            holds = [(slot, each.member_id) for each in group.members.values() for slot in each.holds]
+            holds = [(tp, each.member_id) for each in group.members.values() for tp in each.holds]
             assert len(dict(holds)) == len(holds), "two owners"
             assert dict(holds) == group.owners
             assert group.target_epoch <= group.epoch
             assert all(each.epoch <= group.target_epoch for each in group.members.values())
-            targets = [slot for member_id in group.members for slot in group.target(member_id)]
+            targets = [tp for member_id in group.members for tp in group.target(member_id)]
             assert len(set(targets)) == len(targets)
             assert set(group.static.values()) <= group.members.keys()
 
@@ -323,7 +321,7 @@ class ConsumerModel(RuleBasedStateMachine):
         assert list(late.durable_records()) == whole
 
     def check_epochs(self) -> None:
-        """In the log; a group that was deleted begins anew."""
+        """Checks epochs in the log; a group that was deleted begins anew."""
         epoch, members = 0, dict[str, int]()
         for record in (each for entry in self.stage.log.entries for each in decoded(entry)):
             if not isinstance(record, ConsumerRecord):
@@ -368,8 +366,10 @@ class ConsumerModel(RuleBasedStateMachine):
         if group is None or not group.members:
             return
         assert group.state == "Stable", "a reconciliation does not end"
-        read = frozenset[Slot]().union(*(client.owned for client in self.clients if client.is_known))
-        assert read == stage.topics.all_slots(*group.subscribed_topics()), "not all is read"
+        read = frozenset[TopicIdPartition]().union(
+            *(client.owned for client in self.clients if client.is_known)
+        )
+        assert read == stage.topics.all_partitions(*group.subscribed_topics()), "not all is read"
 
 
 ConsumerModel.TestCase.settings = settings(

@@ -11,9 +11,9 @@ from distributedlog.groups.config import MigrationPolicy
 from distributedlog.groups.consumer import leaving, moving, planning, records
 from distributedlog.groups.consumer.group import ConsumerGroup, Draft
 from distributedlog.groups.consumer.member import Member
-from distributedlog.groups.consumer.planning import Sight, hash_of
+from distributedlog.groups.consumer.planning import TopicLookup, hash_topics
 from distributedlog.groups.consumer.reconciliation import IsFree, reconcile
-from distributedlog.groups.consumer.topics import NO_SLOTS, Slots, Topics
+from distributedlog.groups.consumer.topics import NO_PARTITIONS, TopicIdPartitions, Topics
 from tests.unit.groups.consumer.test_consumer_model import SOAK, ConsumerModel
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -31,38 +31,42 @@ SEARCH = settings(
 
 
 def gives_what_others_hold(patch: pytest.MonkeyPatch) -> None:
-    def greedy(member: Member, target: Slots, epoch: int, owned: Slots | None, _: IsFree) -> Member:
-        return reconcile(member, target, epoch, owned, lambda slot: True)
+    def greedy(
+        member: Member, target: TopicIdPartitions, epoch: int, owned: TopicIdPartitions | None, _: IsFree
+    ) -> Member:
+        return reconcile(member, target, epoch, owned, lambda tp: True)
 
     patch.setattr(planning, "reconcile", greedy)
 
 
 def believes_that_all_was_given_up(patch: pytest.MonkeyPatch) -> None:
-    def gullible(member: Member, target: Slots, epoch: int, _: Slots | None, is_free: IsFree) -> Member:
-        return reconcile(member, target, epoch, NO_SLOTS, is_free)
+    def gullible(
+        member: Member, target: TopicIdPartitions, epoch: int, _: TopicIdPartitions | None, is_free: IsFree
+    ) -> Member:
+        return reconcile(member, target, epoch, NO_PARTITIONS, is_free)
 
     patch.setattr(planning, "reconcile", gullible)
 
 
 def does_not_see_that_topics_grow(patch: pytest.MonkeyPatch) -> None:
     def blind(group: ConsumerGroup, topics: Topics) -> int:
-        return 1 if hash_of(group, topics) else 0
+        return 1 if hash_topics(group, topics) else 0
 
-    patch.setattr(planning, "hash_of", blind)
+    patch.setattr(planning, "hash_topics", blind)
 
 
 def moves_members_over_with_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(moving, "_holds", lambda group, *_: dict.fromkeys(group.members, NO_SLOTS))
+    patch.setattr(moving, "_holds", lambda group, *_: dict.fromkeys(group.members, NO_PARTITIONS))
 
 
 def leaves_the_old_group_in_the_log(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(moving, "whole", lambda group: [])
+    patch.setattr(moving, "make_tombstones", lambda group: [])
 
 
 def forgets_to_raise_the_epoch_when_members_leave(patch: pytest.MonkeyPatch) -> None:
-    def hushed(draft: Draft, member_ids: Iterable[str], sight: Sight) -> None:
+    def hushed(draft: Draft, member_ids: Iterable[str], lookup: TopicLookup) -> None:
         for member_id in member_ids:
-            draft.write(*records.without_member(draft.group_id, member_id))
+            draft.write(*records.make_member_tombstones(draft.group_id, member_id))
 
     patch.setattr(leaving, "remove", hushed)
 

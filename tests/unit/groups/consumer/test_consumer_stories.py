@@ -7,7 +7,7 @@ import pytest
 from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.consumer.member import MemberState
 from distributedlog.groups.consumer.patterns import PATTERNS_PER_GROUP_MAX
-from distributedlog.groups.consumer.topics import NO_SLOTS, Slot
+from distributedlog.groups.consumer.topics import NO_PARTITIONS, TopicIdPartition
 from distributedlog.groups.requests import (
     ConsumerHeartbeatRequest,
     DeleteGroupRequest,
@@ -26,7 +26,7 @@ from distributedlog.model.ids import Uuid
 from tests.unit.groups.consumer.stage import REVOCATION_MS, SESSION_MS, Client, ConsumerStage, Topics
 from tests.unit.groups.stage import GROUP, decoded
 
-EARLIER = Slot(Uuid(b"x" * 16), 0)
+EARLIER = TopicIdPartition(Uuid(b"x" * 16), 0)
 
 
 def listing(stage: ConsumerStage) -> list[GroupListing]:
@@ -68,7 +68,7 @@ def test_ten_members_share_a_hundred_partitions_evenly() -> None:
     members = [stage.member(f"m{at}") for at in range(10)]
     stage.settle_members(*members)
     assert [len(each.owned) for each in members] == [10] * 10
-    assert frozenset().union(*(each.owned for each in members)) == stage.topics.all_slots("t")
+    assert frozenset().union(*(each.owned for each in members)) == stage.topics.all_partitions("t")
 
 
 def test_who_leaves_frees_its_partitions_at_once() -> None:
@@ -215,7 +215,7 @@ def test_a_changed_subscription_gives_up_what_is_read_no_more() -> None:
     first = stage.member("m0", "t")
     first.topics, first.must_say_all = ("u",), True
     stage.settle_members(first)
-    assert first.owned == stage.topics.all_slots("u")
+    assert first.owned == stage.topics.all_partitions("u")
 
 
 def test_new_partitions_are_given_out_with_the_next_heartbeat() -> None:
@@ -237,10 +237,10 @@ def test_a_topic_that_is_created_later_is_read_then_and_one_that_is_removed_no_m
     earlier = first.owned
     stage.topics.remove("t")
     stage.settle_members(first)
-    assert first.owned == NO_SLOTS
+    assert first.owned == NO_PARTITIONS
     stage.topics.create("t", 2)
     stage.settle_members(first)
-    assert first.owned == stage.topics.all_slots("t")
+    assert first.owned == stage.topics.all_partitions("t")
     assert not first.owned & earlier, "a topic of the same name is another"
 
 
@@ -255,18 +255,18 @@ def test_changes_of_topics_that_nobody_reads_disturb_nobody() -> None:
 def test_a_pattern_stands_for_topics_that_come_and_go() -> None:
     stage = ConsumerStage(Topics(a1=2, b=2))
     first = stage.member("m0", pattern="a.*")
-    assert first.owned == stage.topics.all_slots("a1")
+    assert first.owned == stage.topics.all_partitions("a1")
     stage.topics.create("a2", 1)
     stage.settle_members(first)
-    assert first.owned == stage.topics.all_slots("a1", "a2")
+    assert first.owned == stage.topics.all_partitions("a1", "a2")
     stage.failover()
     assert stage.group.patterns["a.*"].topics == {"a1", "a2"}
     stage.topics.remove("a1")
     stage.settle_members(first)
-    assert first.owned == stage.topics.all_slots("a2")
+    assert first.owned == stage.topics.all_partitions("a2")
     first.pattern, first.topics, first.must_say_all = "", ("b",), True
     stage.settle_members(first)
-    assert (first.owned, stage.group.patterns) == (stage.topics.all_slots("b"), {})
+    assert (first.owned, stage.group.patterns) == (stage.topics.all_partitions("b"), {})
 
 
 def test_a_pattern_that_begins_to_stand_for_what_others_read_counts_for_its_own_member() -> None:

@@ -78,7 +78,7 @@ def move_over_and_back(state: str) -> ConsumerStage:
     member_id, _ = classic_group(stage)
     last = stage.member("m0")
     if state != "Reconciling":
-        stage.join(member_id, offers=classic_offer(stage))
+        stage.join(member_id, protocols=classic_offer(stage))
         last.beat()
     if state == "Assigning":
         other = stage.member("m1")

@@ -4,17 +4,17 @@ import pytest
 
 from distributedlog.groups.classic.group import GroupState
 from distributedlog.groups.config import GroupConfig, MigrationPolicy
-from distributedlog.groups.consumer.topics import Slots
-from distributedlog.groups.requests import Leaver, Offer
+from distributedlog.groups.consumer.topics import TopicIdPartitions
+from distributedlog.groups.requests import Leaver, SupportedProtocol
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TopicPartition
 from tests.unit.groups.consumer.stage import (
     REVOCATION_MS,
     Client,
     ConsumerStage,
-    assignment_of,
     classic_offer,
-    slots_in,
+    encode_assignment,
+    partitions_in,
 )
 from tests.unit.groups.stage import GROUP, SESSION_MS, decoded
 
@@ -23,20 +23,20 @@ REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
 
 def classic_group(stage: ConsumerStage) -> tuple[str, int]:
     """A classic group of one member that has everything; its id and generation."""
-    joined = stage.join(offers=classic_offer(stage)).joined
-    everything = assignment_of(stage, stage.topics.all_slots("t"))
+    joined = stage.join(protocols=classic_offer(stage)).joined
+    everything = encode_assignment(stage, stage.topics.all_partitions("t"))
     stage.sync(joined.member_id, joined.generation, {joined.member_id: everything})
     return joined.member_id, joined.generation
 
 
 def rejoin(
-    stage: ConsumerStage, member_id: str, owned: Slots = frozenset(), instance: str | None = None
-) -> tuple[int, Slots]:
+    stage: ConsumerStage, member_id: str, owned: TopicIdPartitions = frozenset(), instance: str | None = None
+) -> tuple[int, TopicIdPartitions]:
     """JoinGroup and SyncGroup of a classic member; its generation, and what it has then."""
-    joined = stage.join(member_id, offers=classic_offer(stage, owned=owned), instance=instance).joined
+    joined = stage.join(member_id, protocols=classic_offer(stage, owned=owned), instance=instance).joined
     assert joined.error is ErrorCode.NONE
     synced = stage.sync(joined.member_id, joined.generation, instance=instance)
-    return joined.generation, slots_in(stage, synced.assignment)
+    return joined.generation, partitions_in(stage, synced.assignment)
 
 
 def check_log(stage: ConsumerStage) -> None:
@@ -79,10 +79,10 @@ def test_an_empty_consumer_group_becomes_a_classic_group_and_keeps_its_positions
 
 def test_an_id_that_was_given_out_by_an_empty_classic_group_is_good_for_the_consumer_group() -> None:
     stage = ConsumerStage()
-    given = stage.join(offers=classic_offer(stage), must_know_id=True).joined
+    given = stage.join(protocols=classic_offer(stage), must_know_id=True).joined
     assert given.error is ErrorCode.MEMBER_ID_REQUIRED
     first = stage.member("m0")
-    assert stage.join(given.member_id, offers=classic_offer(stage)).code is ErrorCode.NONE
+    assert stage.join(given.member_id, protocols=classic_offer(stage)).code is ErrorCode.NONE
     stage.advance(SESSION_MS - 1)
     assert first.beat() is ErrorCode.NONE, "the deadline of the id went with the classic group"
 
@@ -100,7 +100,7 @@ def test_a_classic_group_is_moved_over_when_the_first_new_member_joins() -> None
     assert (generation, len(owned)) == (2, 2)
     assert stage.heartbeat(member_id, generation) is ErrorCode.NONE
     newcomer.beat()
-    assert owned | newcomer.owned == stage.topics.all_slots("t")
+    assert owned | newcomer.owned == stage.topics.all_partitions("t")
     assert not owned & newcomer.owned
     described = stage.describe()
     assert (described.state, [each.is_classic for each in described.members]) == ("Stable", [True, False])
@@ -110,7 +110,7 @@ def test_a_classic_group_is_moved_over_when_the_first_new_member_joins() -> None
 def test_a_cooperative_classic_member_gives_up_bit_by_bit() -> None:
     stage = ConsumerStage()
     member_id, generation = classic_group(stage)
-    everything = stage.topics.all_slots("t")
+    everything = stage.topics.all_partitions("t")
     newcomer = stage.member("m0")
     assert stage.heartbeat(member_id, generation) is REBALANCE
     generation, assigned = rejoin(stage, member_id, owned=everything)
@@ -128,9 +128,9 @@ def test_a_cooperative_classic_member_gives_up_bit_by_bit() -> None:
 def test_a_classic_member_that_waited_is_told_when_more_is_free() -> None:
     stage = ConsumerStage()
     first = stage.member("m0")
-    joined = stage.join("k", offers=classic_offer(stage)).joined
+    joined = stage.join("k", protocols=classic_offer(stage)).joined
     synced = stage.sync("k", joined.generation)
-    assert (joined.generation, slots_in(stage, synced.assignment)) == (2, frozenset())
+    assert (joined.generation, partitions_in(stage, synced.assignment)) == (2, frozenset())
     assert joined.leader_id == "", "somebody else assigns"
     assert stage.heartbeat("k", 2) is ErrorCode.NONE
     first.beat()
@@ -142,7 +142,7 @@ def test_a_classic_member_that_waited_is_told_when_more_is_free() -> None:
 def test_members_that_wait_at_a_barrier_are_told_to_join_again() -> None:
     stage = ConsumerStage()
     member_id, _ = classic_group(stage)
-    waiting = stage.join(offers=classic_offer(stage))
+    waiting = stage.join(protocols=classic_offer(stage))
     assert not waiting.is_answered
     newcomer = stage.member("m0")
     assert waiting.code is REBALANCE
@@ -150,14 +150,14 @@ def test_members_that_wait_at_a_barrier_are_told_to_join_again() -> None:
     other = waiting.joined.member_id
     owned = rejoin(stage, other)[1]
     newcomer.beat()
-    assert owned | newcomer.owned | rejoin(stage, member_id)[1] == stage.topics.all_slots("t")
+    assert owned | newcomer.owned | rejoin(stage, member_id)[1] == stage.topics.all_partitions("t")
 
 
 def test_of_a_generation_without_assignments_members_hold_what_they_said_they_own() -> None:
     stage = ConsumerStage()
     member_id, _ = classic_group(stage)
-    everything = stage.topics.all_slots("t")
-    joined = stage.join(member_id, offers=classic_offer(stage, owned=everything)).joined
+    everything = stage.topics.all_partitions("t")
+    joined = stage.join(member_id, protocols=classic_offer(stage, owned=everything)).joined
     assert stage.machine.groups[GROUP].state is GroupState.COMPLETING
     newcomer = stage.member("m0")
     assert newcomer.partitions == [], "a cooperative member goes on reading while it is assigned anew"
@@ -165,13 +165,17 @@ def test_of_a_generation_without_assignments_members_hold_what_they_said_they_ow
 
 
 def test_a_group_whose_members_are_no_consumers_is_not_moved_over() -> None:
-    for stage, offers, kind in (
-        (ConsumerStage(), (Offer("range", b"connect"),), "connect"),
-        (ConsumerStage(), (Offer("range", b"no subscription"),), "consumer"),
-        (ConsumerStage(policy=MigrationPolicy.DOWNGRADE), (Offer("range", b""),), "consumer"),
-        (ConsumerStage(config=GroupConfig(consumer_members_max=1)), (Offer("range", b""),), "consumer"),
+    for stage, protocols, kind in (
+        (ConsumerStage(), (SupportedProtocol("range", b"connect"),), "connect"),
+        (ConsumerStage(), (SupportedProtocol("range", b"no subscription"),), "consumer"),
+        (ConsumerStage(policy=MigrationPolicy.DOWNGRADE), (SupportedProtocol("range", b""),), "consumer"),
+        (
+            ConsumerStage(config=GroupConfig(consumer_members_max=1)),
+            (SupportedProtocol("range", b""),),
+            "consumer",
+        ),
     ):
-        waiting = stage.join(offers=offers, protocol_type=kind)
+        waiting = stage.join(protocols=protocols, protocol_type=kind)
         stage.advance(3_000)
         joined = waiting.joined
         before = len(stage.log.entries)
@@ -182,8 +186,8 @@ def test_a_group_whose_members_are_no_consumers_is_not_moved_over() -> None:
 
 def test_a_static_member_moves_to_the_new_protocol_by_its_instance_id() -> None:
     stage = ConsumerStage()
-    joined = stage.join(instance="i0", offers=classic_offer(stage)).joined
-    everything = assignment_of(stage, stage.topics.all_slots("t"))
+    joined = stage.join(instance="i0", protocols=classic_offer(stage)).joined
+    everything = encode_assignment(stage, stage.topics.all_partitions("t"))
     stage.sync(joined.member_id, joined.generation, {joined.member_id: everything}, instance="i0")
     again = stage.member("m0", instance="i0")
     assert again.partitions == [0, 1, 2, 3]
@@ -197,8 +201,8 @@ def test_a_static_member_moves_to_the_new_protocol_by_its_instance_id() -> None:
 def test_a_classic_member_is_asked_who_it_is_as_anywhere() -> None:
     stage = ConsumerStage()
     stage.member("m0")
-    assert stage.join(offers=classic_offer(stage), must_know_id=True).code is ErrorCode.MEMBER_ID_REQUIRED
-    stage.join("k", offers=classic_offer(stage))
+    assert stage.join(protocols=classic_offer(stage), must_know_id=True).code is ErrorCode.MEMBER_ID_REQUIRED
+    stage.join("k", protocols=classic_offer(stage))
     assert stage.heartbeat("k", 1) is ErrorCode.ILLEGAL_GENERATION
     assert stage.heartbeat("nobody", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert stage.heartbeat("m0", 1) is ErrorCode.UNKNOWN_MEMBER_ID, "it does not speak this protocol"
@@ -210,17 +214,17 @@ def test_a_classic_member_has_a_protocol_in_common_with_the_others() -> None:
     stage = ConsumerStage()
     stage.member("m0")
     wrong = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert stage.join("k", offers=classic_offer(stage), protocol_type="connect").code is wrong
-    assert stage.join("k", offers=()).code is wrong
-    assert stage.join("k", offers=(Offer("range", b"?"),)).code is wrong
-    assert stage.join("k", offers=classic_offer(stage)).code is ErrorCode.NONE
-    assert stage.join("l", offers=classic_offer(stage, name="sticky")).code is wrong
+    assert stage.join("k", protocols=classic_offer(stage), protocol_type="connect").code is wrong
+    assert stage.join("k", protocols=()).code is wrong
+    assert stage.join("k", protocols=(SupportedProtocol("range", b"?"),)).code is wrong
+    assert stage.join("k", protocols=classic_offer(stage)).code is ErrorCode.NONE
+    assert stage.join("l", protocols=classic_offer(stage, name="sticky")).code is wrong
 
 
 def test_a_classic_member_that_does_not_come_when_it_must_is_out() -> None:
     stage = ConsumerStage()
     first = stage.member("m0")
-    generation = stage.join("k", offers=classic_offer(stage)).joined.generation
+    generation = stage.join("k", protocols=classic_offer(stage)).joined.generation
 
     def lives(ms: int) -> ErrorCode:
         last = ErrorCode.NONE
@@ -239,7 +243,7 @@ def test_a_classic_member_that_does_not_come_when_it_must_is_out() -> None:
 def test_a_classic_member_that_goes_over_under_its_id_need_not_join_again() -> None:
     stage = ConsumerStage()
     first = stage.member("m0")
-    stage.join("k", offers=classic_offer(stage))
+    stage.join("k", protocols=classic_offer(stage))
     over = stage.member("k")
     assert not any(each.is_classic for each in stage.describe().members)
     for _ in range(10):
@@ -262,16 +266,18 @@ def test_a_static_classic_member_restarts_without_a_rebalance() -> None:
     rejoin(stage, "", instance="i0")
     first.beat()
     first.beat()
-    joined = stage.join("", offers=classic_offer(stage), instance="i0").joined
-    owned = slots_in(stage, stage.sync(joined.member_id, joined.generation, instance="i0").assignment)
+    joined = stage.join("", protocols=classic_offer(stage), instance="i0").joined
+    owned = partitions_in(stage, stage.sync(joined.member_id, joined.generation, instance="i0").assignment)
     epoch = stage.describe().epoch
-    again = stage.join("", offers=classic_offer(stage), instance="i0").joined
+    again = stage.join("", protocols=classic_offer(stage), instance="i0").joined
     assert again.member_id != joined.member_id
-    assert slots_in(stage, stage.sync(again.member_id, again.generation, instance="i0").assignment) == owned
+    assert (
+        partitions_in(stage, stage.sync(again.member_id, again.generation, instance="i0").assignment) == owned
+    )
     assert (stage.describe().epoch, first.beat(), first.epoch) == (epoch, ErrorCode.NONE, epoch)
-    fenced = stage.join(joined.member_id, offers=classic_offer(stage), instance="i0")
+    fenced = stage.join(joined.member_id, protocols=classic_offer(stage), instance="i0")
     assert fenced.code is ErrorCode.FENCED_INSTANCE_ID
-    unknown = stage.join("x", offers=classic_offer(stage), instance="i9")
+    unknown = stage.join("x", protocols=classic_offer(stage), instance="i9")
     assert unknown.code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -315,7 +321,7 @@ def test_a_consumer_group_goes_back_when_its_last_new_member_is_gone(says_so: bo
     assert stage.machine.consumers.by_id == {}
     check_log(stage)
     assert stage.heartbeat("k", generation) is REBALANCE
-    joined = stage.join("k", offers=classic_offer(stage)).joined
+    joined = stage.join("k", protocols=classic_offer(stage)).joined
     assert (joined.leader_id, joined.generation) == ("k", generation + 1), "it leads, and assigns"
     assert stage.committed() == {TopicPartition("t", 0): 7}
 
@@ -327,7 +333,7 @@ def test_a_consumer_group_that_may_not_go_back_serves_its_classic_members() -> N
     last.leave()
     assert stage.machine.groups == {}
     assert stage.heartbeat("k", generation) is REBALANCE
-    assert rejoin(stage, "k")[1] == stage.topics.all_slots("t")
+    assert rejoin(stage, "k")[1] == stage.topics.all_partitions("t")
 
 
 def test_a_group_that_went_back_survives_a_new_coordinator() -> None:
@@ -341,7 +347,7 @@ def test_a_group_that_went_back_survives_a_new_coordinator() -> None:
     stage.failover()
     group = stage.machine.groups[GROUP]
     assert group.state is GroupState.STABLE
-    assert slots_in(stage, group.members["k"].assignment) == held
+    assert partitions_in(stage, group.members["k"].assignment) == held
     check_log(stage)
 
 

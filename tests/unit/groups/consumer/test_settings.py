@@ -3,7 +3,7 @@
 import pytest
 
 from distributedlog.groups.config import GroupConfig
-from distributedlog.groups.consumer.settings import check, in_force
+from distributedlog.groups.consumer.settings import check, resolve_config
 from distributedlog.groups.requests import ConsumerHeartbeatReply
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import ConfigError
@@ -70,7 +70,7 @@ def test_a_new_coordinator_gives_members_the_groups_own_session() -> None:
 def test_a_coordinator_keeps_to_its_own_bounds(
     settings: dict[str, str], session_ms: int, interval_ms: int
 ) -> None:
-    own = in_force(settings, CONFIG)
+    own = resolve_config(settings, CONFIG)
     assert own.consumer_session_timeout_ms == session_ms
     assert own.consumer_heartbeat_interval_ms == interval_ms
 
@@ -80,5 +80,5 @@ def test_a_session_is_longer_than_an_interval() -> None:
     contradiction = {SESSION_TIMEOUT: "9000", HEARTBEAT_INTERVAL: "9000"}
     with pytest.raises(ConfigError, match="has to be longer"):
         check(contradiction, wide)
-    assert in_force(contradiction, wide) is wide
+    assert resolve_config(contradiction, wide) is wide
     check({SESSION_TIMEOUT: "9000"}, wide)

@@ -1,0 +1,1 @@
+"""Machines of records and replay on their logs: controller, group coordinators; and producer ids."""

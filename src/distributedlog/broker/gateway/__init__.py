@@ -1,1 +1,0 @@
-"""The gateway's BrokerService: produce, fetch and metadata for programs without a Kafka client."""

@@ -1,0 +1,1 @@
+"""From sockets to requests and back: server, connections, frames, turns, dispatch to handlers."""

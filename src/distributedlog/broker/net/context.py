@@ -1,0 +1,44 @@
+"""Who asks, from where, and until when the response is of use: given to every handler beside the request.
+
+Handlers take the principal from here, never from the connection, so that authentication changes who is named
+and no handler.  Both times are of the monotonic clock (`Services.clock.monotonic_ms`).
+"""
+
+from typing import Final, NamedTuple
+
+from distributedlog.broker.peers.authentication import BrokerIdentity, Verifier
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a listener without authentication, spelled as Kafka does."""
+
+
+class ConnectionSession:
+    """What a connection has proved, by requests that came over it."""
+
+    __slots__ = ("broker", "verifier")
+
+    def __init__(self) -> None:
+        self.verifier: Verifier | None = None
+        """An exchange that was begun (SaslHandshake)."""
+        self.broker: BrokerIdentity | None = None
+        """The broker at the other end; None for every client."""
+
+
+class RequestContext(NamedTuple):
+    principal: str
+    listener: str
+    """The name of the listener it came in by: responses name brokers by their addresses on the same one."""
+    client_id: str | None
+    client_host: str
+    connection_id: int
+    """Unique within the life of the process."""
+    api_version: int
+    received_ms: int
+    deadline_ms: int
+    """The time after which the server responds with REQUEST_TIMED_OUT itself, or closes the connection."""
+    session: ConnectionSession | None = None
+
+    @property
+    def broker(self) -> BrokerIdentity | None:
+        """The broker that has proved to be at the other end; None for every client."""
+        return None if self.session is None else self.session.broker

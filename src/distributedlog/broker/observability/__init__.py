@@ -1,0 +1,1 @@
+"""What a node reports of itself: metrics, the operations port, log lines with a limit."""

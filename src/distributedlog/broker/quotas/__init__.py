@@ -1,0 +1,1 @@
+"""Quotas of clients, and what each request is charged against them."""

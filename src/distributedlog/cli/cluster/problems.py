@@ -1,0 +1,193 @@
+"""Is a cluster well?  Facts in, problems out, each with what to do.  Pure.
+
+| problem                  | when                                                      | severity |
+|--------------------------|-----------------------------------------------------------|----------|
+| `offline`                | a partition has no leader                                 | critical |
+| `below_min_isr`          | too few in sync for acks=all                              | critical |
+| `under_replicated`       | not all replicas are in sync                              | warning  |
+| `broker_unreachable`     | a broker that the cluster names, or replicas are on       | critical |
+| `log_dir_failed`         | a broker says that a directory is out of use              | critical |
+| `disk_full`              | less than a twentieth of a disk is free                   | warning  |
+| `unreadable_records`     | a coordinator skipped records of groups that it cannot read | warning |
+| `no_controller`          | nobody leads the metadata                                 | critical |
+| `quorum_degraded`        | a voter is far behind; another loss may stop it           | warning  |
+
+What cannot be found out (an older broker does not serve sizes, say) is no problem.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from distributedlog.client.admin.cluster import QuorumReplica, QuorumView
+from distributedlog.client.admin.log_dirs import LogDirView
+from distributedlog.client.view import NO_NODE, ClusterView, PartitionView, TopicView
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import DlogError, UnsupportedVersionError
+
+QUORUM_LAG_MAX: Final = 1_000
+"""Entries; a voter that is restarted is behind for a moment."""
+QUORUM_SILENCE_MS: Final = 15_000
+FREE_PARTS: Final = 20
+
+
+class Severity(Enum):
+    CRITICAL = "critical"
+    WARNING = "warning"
+
+
+class Problem(NamedTuple):
+    severity: Severity
+    kind: str
+    subject: str
+    message: str
+    advice: str
+
+
+def find_topic_problems(topics: tuple[TopicView, ...], min_isr: Mapping[str, int]) -> Iterator[Problem]:
+    """Yields the problems of partitions; `min_isr` has the topics with partitions that are not all in
+    sync."""
+    for topic in topics:
+        for partition in topic.partitions:
+            subject = f"{topic.name}-{partition.index}"
+            yield from _find_partition_problems(subject, partition, min_isr.get(topic.name, 1))
+
+
+def _find_partition_problems(subject: str, partition: PartitionView, min_isr: int) -> Iterator[Problem]:
+    missing = [each for each in partition.replicas if each not in partition.isr]
+    where = f"replicas {_spelled(partition.replicas)}, in sync {_spelled(partition.isr)}"
+    if not partition.has_leader:
+        yield Problem(
+            Severity.CRITICAL,
+            "offline",
+            subject,
+            f"has no leader: {where}, offline {_spelled(partition.offline)}",
+            f"start broker {_spelled(partition.isr or partition.replicas)}; if it runs, its log says why it "
+            "cannot lead: bring its directory back, or ask for an unclean election",
+        )
+    elif len(partition.isr) < min(min_isr, len(partition.replicas)):
+        yield Problem(
+            Severity.CRITICAL,
+            "below_min_isr",
+            subject,
+            f"refuses acks=all, for it needs {min_isr} in sync: {where}",
+            f"start broker {_spelled(missing)}, or lower min.insync.replicas",
+        )
+    elif partition.is_under_replicated:
+        yield Problem(
+            Severity.WARNING,
+            "under_replicated",
+            subject,
+            f"{where}",
+            f"look at broker {_spelled(missing)}: it is down, or falls behind",
+        )
+
+
+def find_broker_problems(
+    view: ClusterView,
+    topics: tuple[TopicView, ...],
+    directories: Mapping[int, tuple[LogDirView, ...] | DlogError],
+) -> Iterator[Problem]:
+    holding = {each for topic in topics for partition in topic.partitions for each in partition.replicas}
+    for node_id in sorted(holding - view.brokers.keys()):
+        yield Problem(
+            Severity.CRITICAL,
+            "broker_unreachable",
+            f"broker {node_id}",
+            "is not in the cluster, and replicas are on it",
+            "start it, or see its log for why it does not register",
+        )
+    for node_id, found in sorted(directories.items()):
+        if isinstance(found, UnsupportedVersionError):
+            continue
+        if isinstance(found, DlogError):
+            yield Problem(
+                Severity.CRITICAL,
+                "broker_unreachable",
+                f"broker {node_id}",
+                f"does not answer: {found}",
+                "see whether it runs, and whether it can be reached from here",
+            )
+            continue
+        for directory in found:
+            yield from _find_log_dir_problems(node_id, directory)
+            yield from _find_unreadable_records(node_id, directory)
+
+
+def _find_log_dir_problems(node_id: int, directory: LogDirView) -> Iterator[Problem]:
+    subject = f"broker {node_id}, {directory.path}"
+    if directory.error is not ErrorCode.NONE:
+        yield Problem(
+            Severity.CRITICAL,
+            "log_dir_failed",
+            subject,
+            f"is out of use: {directory.error.name}",
+            "see the disk and the broker's log; mend it and start the broker again",
+        )
+    elif 0 <= directory.usable_bytes * FREE_PARTS < directory.total_bytes:
+        share = 100 * directory.usable_bytes / directory.total_bytes
+        yield Problem(
+            Severity.WARNING,
+            "disk_full",
+            subject,
+            f"has {share:.1f} % free",
+            "make room, or lower the retention",
+        )
+
+
+def _find_unreadable_records(node_id: int, directory: LogDirView) -> Iterator[Problem]:
+    for partition, replica in sorted(directory.replicas.items()):
+        if replica.unreadable_records:
+            yield Problem(
+                Severity.WARNING,
+                "unreadable_records",
+                str(partition),
+                f"has {replica.unreadable_records} records that its coordinator, broker {node_id}, cannot "
+                "read and skipped",
+                f"stop broker {node_id} and run `dlog log repair {directory.path}` there",
+            )
+
+
+def find_quorum_problems(quorum: QuorumView | DlogError) -> Iterator[Problem]:
+    if isinstance(quorum, UnsupportedVersionError):
+        return
+    if isinstance(quorum, DlogError) or quorum.leader_id == NO_NODE:
+        reason = f": {quorum}" if isinstance(quorum, DlogError) else ""
+        yield Problem(
+            Severity.CRITICAL,
+            "no_controller",
+            "controllers",
+            f"nobody leads the metadata{reason}",
+            "start voters until a majority of them runs",
+        )
+        return
+    for voter in quorum.voters:
+        why = None if voter.node_id == quorum.leader_id else _describe_lag(quorum, voter)
+        if why is not None:
+            yield Problem(
+                Severity.WARNING,
+                "quorum_degraded",
+                f"voter {voter.node_id}",
+                why,
+                "see whether it runs, and has its directory: without a majority of the voters nothing can "
+                "be changed",
+            )
+
+
+def _describe_lag(quorum: QuorumView, voter: QuorumReplica) -> str | None:
+    """Describes a lag by what the leader knows of it; its own entry says what time it is there."""
+    if voter.log_end_offset < 0:
+        return "was never heard of by the leader"
+    if quorum.lag(voter) > QUORUM_LAG_MAX:
+        return f"is {quorum.lag(voter)} entries behind"
+    now_ms = max(
+        (each.last_caught_up_ms for each in quorum.voters if each.node_id == quorum.leader_id), default=0
+    )
+    silent_ms = now_ms - voter.last_caught_up_ms
+    if voter.last_caught_up_ms > 0 and silent_ms > QUORUM_SILENCE_MS:
+        return f"had last caught up {silent_ms // 1000} s ago"
+    return None
+
+
+def _spelled(brokers: tuple[int, ...] | list[int]) -> str:
+    return ", ".join(map(str, brokers)) or "none"

@@ -1,0 +1,1 @@
+"""What commands about records share: formats, places, ranges, files of records, figures about them."""

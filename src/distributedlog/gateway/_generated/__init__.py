@@ -1,0 +1,1 @@
+"""Made by `python -m distributedlog.control.generate` from the files in protos/; not to be edited."""

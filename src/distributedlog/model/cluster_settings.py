@@ -1,0 +1,61 @@
+"""The settings that the whole cluster has in common: controllers and brokers both act on them.
+
+If a leader and the controller believed different values of `min.insync.replicas`, the one would commit what
+the other thinks cannot be committed; so there is one value, in the metadata log, for everybody: that of all
+brokers (the broker resource without a name), written when the cluster is formatted.  What a topic itself says
+comes before it, where topics have the setting.  A single broker has no value of its own for any of these.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from distributedlog.model.config import INT32_MAX, MIB, MINUTE_MS, SECOND_MS
+from distributedlog.model.errors import ConfigError
+from distributedlog.model.setting_text import read_boolean, read_whole_number
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+NUM_PARTITIONS: Final = "num.partitions"
+DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
+OFFSETS_TOPIC_PARTITIONS: Final = "offsets.topic.num.partitions"
+OFFSETS_TOPIC_REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
+OFFSETS_TOPIC_SEGMENT_BYTES: Final = "offsets.topic.segment.bytes"
+BROKER_SESSION_TIMEOUT: Final = "broker.session.timeout.ms"
+
+
+class ClusterSetting(NamedTuple):
+    name: str
+    default: int | bool
+    low: int = 0
+    high: int = INT32_MAX
+    is_dynamic: bool = True
+    """May be changed while the cluster runs; else it is what it was formatted with."""
+
+    def read(self, text: str) -> int:
+        """The value that the text stands for; ConfigError if it cannot be."""
+        if isinstance(self.default, bool):
+            return read_boolean(self.name, text)
+        number = read_whole_number(self.name, text)
+        if not self.low <= number <= self.high:
+            raise ConfigError(f"{self.name} is {number}; it must lie between {self.low} and {self.high}")
+        return number
+
+    @property
+    def default_text(self) -> str:
+        return str(self.default).lower()
+
+
+CLUSTER_SETTINGS: Final[Mapping[str, ClusterSetting]] = {
+    setting.name: setting
+    for setting in (
+        ClusterSetting(MIN_INSYNC_REPLICAS, 1, low=1),
+        ClusterSetting(UNCLEAN_ELECTION, False),
+        ClusterSetting(NUM_PARTITIONS, 1, low=1, high=10_000),
+        ClusterSetting(DEFAULT_REPLICATION_FACTOR, 1, low=1, high=1_000),
+        ClusterSetting(OFFSETS_TOPIC_PARTITIONS, 50, low=1, high=10_000),
+        ClusterSetting(OFFSETS_TOPIC_REPLICATION_FACTOR, 1, low=1, high=1_000),
+        ClusterSetting(OFFSETS_TOPIC_SEGMENT_BYTES, 100 * MIB, low=1 * MIB),
+        # A broker that is not heard counts on not being fenced before: it cannot learn of less in time.
+        ClusterSetting(BROKER_SESSION_TIMEOUT, 9 * SECOND_MS, low=100, high=60 * MINUTE_MS, is_dynamic=False),
+    )
+}

@@ -1,0 +1,289 @@
+"""What a follower fetches from one leader, request by request.  Pure.
+
+One `FetchPlanner` stands for all partitions that this broker follows at one leader:
+
+    READY ──► a request names it ──► records came ──► WAITING ──► stored ──► READY
+      │                           └─► nothing came: it stays in the session, and no request names it again
+      └─── an error ──► DELAYED ──► its back-off is over ──► READY
+
+A fetch offset says that everything before it is stored, so a partition is fetched from again only when what
+came last is stored as the topic wants it (`flush.on.commit`: synced).  Others do not wait for it.
+
+**Sessions** (KIP-227).  The first request names all partitions and asks for a session; later ones name only
+what changed, and forget what is not READY: a leader would send it again from where it was.  Whatever goes
+wrong with a session, the next request is a full one again.
+
+**Two requests.**  While one is delayed at the leader (a long poll), a second one tells it what has been
+stored meanwhile, and releases the first.  Not while the first one establishes the session: its id is not
+known yet.
+
+**Stale responses.**  A response is good for a partition only if the partition is fetched from now as it was
+when that request was sent: `RequestPlan.number` is compared with the number in which the partition was last
+named.  Whoever follows in another leader epoch, truncates or appends is named anew.
+
+Cost: a request costs what changed since the last one, never all partitions (but for a full one).
+"""
+
+import heapq
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.ids import Uuid
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+SESSION_EPOCH_MAX: Final = 2**31 - 1
+REQUESTS_MAX: Final = 2
+BACKOFF_MS: Final = 100
+BACKOFF_MS_MAX: Final = 1_000
+
+ReplicaKey = tuple[Uuid, int]
+"""A topic's id and a partition."""
+
+
+class FetchPosition(NamedTuple):
+    """From where on a partition is fetched, and what the leader is told beside it."""
+
+    leader_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    """The leader epoch of the last record before `offset`; -1: there is none."""
+    log_start_offset: int
+    high_watermark: int
+
+
+class RequestPlan(NamedTuple):
+    """One fetch request, but for its form."""
+
+    number: int
+    session_id: int
+    session_epoch: int
+    partitions: Mapping[ReplicaKey, FetchPosition]
+    """Those that are named in it."""
+    forgotten: tuple[ReplicaKey, ...]
+
+    @property
+    def is_full(self) -> bool:
+        return self.session_epoch == INITIAL_EPOCH
+
+
+class FetchState(Enum):
+    READY = "ready"
+    WAITING = "waiting"
+    DELAYED = "delayed"
+
+
+NEVER_SENT: Final = 2**63
+
+
+class _Followed:
+    """A partition that is followed."""
+
+    __slots__ = ("failures", "position", "retry_ms", "sent_number", "state")
+
+    def __init__(self, position: FetchPosition) -> None:
+        self.position = position
+        self.state = FetchState.READY
+        self.sent_number = NEVER_SENT
+        """The first request that named it with its present position."""
+        self.failures = 0
+        self.retry_ms = 0
+
+
+class FetchPlanner:
+    """The partitions that are followed at one leader, and the fetch session with it."""
+
+    def __init__(self) -> None:
+        self._followed: dict[ReplicaKey, _Followed] = {}
+        self._changed: dict[ReplicaKey, None] = {}
+        """Those that the leader's session does not have as they are."""
+        self._delayed: list[tuple[int, ReplicaKey]] = []
+        self._session_id = NO_SESSION
+        self._session_epoch = INITIAL_EPOCH
+        self._in_session: set[ReplicaKey] = set()
+        self._last_number = 0
+        self._in_flight: dict[int, RequestPlan] = {}
+        self._ready_count = 0
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._followed
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests have no response yet."""
+        return len(self._in_flight)
+
+    def position(self, key: ReplicaKey) -> FetchPosition | None:
+        followed = self._followed.get(key)
+        return None if followed is None else followed.position
+
+    def state(self, key: ReplicaKey) -> FetchState | None:
+        followed = self._followed.get(key)
+        return None if followed is None else followed.state
+
+    # --- what is followed ----------------------------------------------------------------------
+
+    def follow(self, key: ReplicaKey, position: FetchPosition) -> None:
+        """Fetches the partition from `position` on: it is new here, or was truncated, or what came is stored,
+        or the leader epoch is another one."""
+        followed = self._followed.get(key)
+        if followed is None:
+            followed = self._followed[key] = _Followed(position)
+            self._ready_count += 1
+        else:
+            if position.leader_epoch != followed.position.leader_epoch:
+                followed.failures = 0
+            self._set_state(followed, FetchState.READY)
+            followed.position = position
+        followed.sent_number = NEVER_SENT
+        self._changed[key] = None
+
+    def unfollow(self, key: ReplicaKey) -> None:
+        followed = self._followed.pop(key, None)
+        if followed is None:
+            return
+        self._ready_count -= followed.state is FetchState.READY
+        if key in self._in_session:
+            self._changed[key] = None
+        else:
+            self._changed.pop(key, None)
+
+    def hold(self, key: ReplicaKey) -> None:
+        """Fetches the partition no more until `follow`: what came is being stored, or the leader's range is
+        looked up."""
+        followed = self._followed[key]
+        followed.failures = 0
+        self._set_state(followed, FetchState.WAITING)
+        self._changed[key] = None
+
+    def delay(self, key: ReplicaKey, now_ms: int) -> int:
+        """The partition could not be fetched: it is left out for a while, longer each time.  Returns when it
+        is ready again."""
+        followed = self._followed[key]
+        pause_ms = min(BACKOFF_MS_MAX, BACKOFF_MS << min(followed.failures, 8))
+        followed.failures += 1
+        followed.retry_ms = now_ms + pause_ms
+        self._set_state(followed, FetchState.DELAYED)
+        heapq.heappush(self._delayed, (followed.retry_ms, key))
+        self._changed[key] = None
+        return followed.retry_ms
+
+    def _set_state(self, followed: _Followed, state: FetchState) -> None:
+        self._ready_count += (state is FetchState.READY) - (followed.state is FetchState.READY)
+        followed.state = state
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def next_request(self, now_ms: int) -> RequestPlan | None:
+        """The request to send now; None if there is nothing to ask, or nothing new to tell."""
+        self._end_delays(now_ms)
+        in_flight = len(self._in_flight)
+        if not self._ready_count or in_flight >= REQUESTS_MAX:
+            return None
+        if in_flight and (self._session_id == NO_SESSION or not self._changed):
+            return None
+        return self._full_request() if self._session_id == NO_SESSION else self._incremental_request()
+
+    def _full_request(self) -> RequestPlan:
+        named = {
+            key: followed.position
+            for key, followed in self._followed.items()
+            if followed.state is FetchState.READY
+        }
+        self._in_session = set()
+        self._changed.clear()
+        return self._send(NO_SESSION, INITIAL_EPOCH, named, ())
+
+    def _incremental_request(self) -> RequestPlan:
+        named: dict[ReplicaKey, FetchPosition] = {}
+        forgotten = []
+        for key in self._changed:
+            followed = self._followed.get(key)
+            if followed is not None and followed.state is FetchState.READY:
+                named[key] = followed.position
+            elif key in self._in_session:
+                forgotten.append(key)
+        self._changed.clear()
+        epoch = self._session_epoch
+        self._session_epoch = 1 if epoch >= SESSION_EPOCH_MAX else epoch + 1
+        return self._send(self._session_id, epoch, named, tuple(forgotten))
+
+    def _send(
+        self,
+        session_id: int,
+        session_epoch: int,
+        named: Mapping[ReplicaKey, FetchPosition],
+        forgotten: tuple[ReplicaKey, ...],
+    ) -> RequestPlan:
+        self._last_number += 1
+        plan = RequestPlan(self._last_number, session_id, session_epoch, named, forgotten)
+        self._in_session.update(named)
+        self._in_session.difference_update(forgotten)
+        for key in named:
+            self._followed[key].sent_number = plan.number
+        self._in_flight[plan.number] = plan
+        return plan
+
+    def _end_delays(self, now_ms: int) -> None:
+        while self._delayed and self._delayed[0][0] <= now_ms:
+            retry_ms, key = heapq.heappop(self._delayed)
+            followed = self._followed.get(key)
+            is_due = followed is not None and followed.retry_ms == retry_ms
+            if followed is not None and is_due and followed.state is FetchState.DELAYED:
+                self._set_state(followed, FetchState.READY)
+                followed.sent_number = NEVER_SENT
+                self._changed[key] = None
+
+    def next_retry_ms(self) -> int | None:
+        """When the first of those that are delayed is ready again."""
+        return self._delayed[0][0] if self._delayed else None
+
+    # --- responses -----------------------------------------------------------------------------
+
+    def end_request(self, plan: RequestPlan, error: ErrorCode, session_id: int) -> bool:
+        """Notes the response to a request; returns whether its partitions are to be looked at.
+
+        After an error of the session the next request is a full one.
+        """
+        if self._in_flight.pop(plan.number, None) is None:
+            return False  # the connection was lost meanwhile, and everything is asked for anew
+        if error is not ErrorCode.NONE:
+            self._end_session()
+            return False
+        if plan.is_full:
+            if session_id == NO_SESSION:  # the leader has no room for one: every request is full
+                self._end_session()
+            else:
+                self._session_id, self._session_epoch = session_id, 1
+        return True
+
+    def lose_connection(self) -> None:
+        """No request that was sent will get a response any more."""
+        self._in_flight.clear()
+        self._end_session()
+
+    def _end_session(self) -> None:
+        self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
+        self._in_session = set()
+        self._changed = dict.fromkeys(self._followed)
+
+    def is_response_current(self, plan: RequestPlan, key: ReplicaKey) -> bool:
+        """Returns whether the response to `plan` speaks of the partition as it is fetched from now."""
+        followed = self._followed.get(key)
+        return (
+            followed is not None
+            and followed.state is FetchState.READY
+            and followed.sent_number <= plan.number
+        )
+
+    def succeed(self, keys: Iterable[ReplicaKey]) -> None:
+        """Fetches of these partitions went well: the next failure is a first one."""
+        for key in keys:
+            followed = self._followed.get(key)
+            if followed is not None:
+                followed.failures = 0

@@ -1,0 +1,1 @@
+"""The settings of a node: names, types, bounds, where their values come from."""

@@ -1,0 +1,1 @@
+"""The segment source: segment files read without a broker."""

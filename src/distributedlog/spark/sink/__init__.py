@@ -1,0 +1,1 @@
+"""The sink: `df.write|writeStream.format("dlog")`."""

@@ -1,0 +1,246 @@
+"""What the sink can be told, under the names of Spark's Kafka sink.  Pure.
+
+| option                          | it is                                                                    |
+|---------------------------------|--------------------------------------------------------------------------|
+| `kafka.bootstrap.servers`       | where the cluster is; the only one that must be there                    |
+| `topic`                         | where all rows go, whatever a column `topic` says; without it that column|
+| `delivery`                      | `at-least-once`, the default; `exactly-once` is refused                  |
+| `kafka.` with a producer's name | the settings of Kafka's producer, as far as they mean something here     |
+
+A name with `kafka.` before it is used (`_KNOWN`), or known and without effect (`IGNORED`: said once), or
+refused because obeying it is impossible and ignoring it would change what is written (`_REFUSED`).  A name
+that is nearly one of these is a slip of the pen, and refused with the name that was meant.  Any other has no
+effect, as in Spark's Kafka sink, and is said so once.
+
+Names of options do not care about case, as all of Spark's do not.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from distributedlog.client.addresses import parse_bootstrap
+from distributedlog.client.options import TIMEOUT_MS_MAX, ClientOptions
+from distributedlog.client.producer import ACKS_ALL, ProducerOptions
+from distributedlog.model.errors import ConfigError, DlogError
+from distributedlog.model.ids import check_topic_name
+from distributedlog.model.suggestions import nearest
+from distributedlog.records.compression import Codec
+
+PREFIX: Final = "kafka."
+BOOTSTRAP: Final = "kafka.bootstrap.servers"
+TOPIC: Final = "topic"
+DELIVERY: Final = "delivery"
+AT_LEAST_ONCE: Final = "at-least-once"
+EXACTLY_ONCE: Final = "exactly-once"
+OTHERS: Final = frozenset(
+    {"checkpointlocation", "path", "queryname", "includeheaders", "outputmode", "kafka.security.protocol"}
+)
+"""Spark passes these on although they are none of a sink's business; `includeHeaders` stands in pipelines
+that share their options between source and sink."""
+
+IGNORED: Final = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "client.dns.lookup",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "connections.max.idle.ms",
+        "enable.metrics.push",
+        "linger.ms",
+        "max.in.flight.requests.per.connection",
+        "metadata.max.idle.ms",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retries",
+        "send.buffer.bytes",
+        "socket.connection.setup.timeout.max.ms",
+    }
+)
+"""Nothing of what is written depends on them.  Rows are there when a task has them, so nothing lingers; how
+long a batch is tried again is said by `delivery.timeout.ms`."""
+
+_REFUSED: Final[Mapping[str, str]] = {
+    "key.serializer": "keys are written as the bytes that they are: cast the column to string or binary",
+    "value.serializer": "values are written as the bytes that they are: cast the column to string or binary",
+    "transactional.id": f"the sink has no transactions yet: it delivers {AT_LEAST_ONCE}",
+    "transaction.timeout.ms": f"the sink has no transactions yet: it delivers {AT_LEAST_ONCE}",
+    "partitioner.class": "no Java class is loaded here: compute a column named partition instead",
+    "partitioner.ignore.keys": "keys always decide: compute a column named partition instead",
+    "interceptor.classes": "no Java class is loaded here: transform the rows before they are written",
+}
+_ENCRYPTED: Final = ("ssl.", "sasl.")
+
+BATCH_BYTES_DEFAULT: Final = 256 * 1024
+REQUEST_BYTES_DEFAULT: Final = 16 * 1024 * 1024
+BUFFER_BYTES_DEFAULT: Final = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """Two sinks with equal options can share a producer."""
+
+    bootstrap: str
+    topic: str | None
+    client: ClientOptions
+    producer: ProducerOptions
+    without_effect: tuple[str, ...] = ()
+    """Settings that were given and do nothing."""
+
+
+def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Raises `ConfigError` that names the option and what to do about it."""
+    given = {name.lower(): value for name, value in options.items()}
+    unused = _unused_names(given)
+    _check_delivery(given.get(DELIVERY, AT_LEAST_ONCE))
+    bootstrap = given.get(BOOTSTRAP, "").strip()
+    if not bootstrap:
+        raise ConfigError(f"the option {BOOTSTRAP} is missing: say where the cluster is, as HOST:PORT")
+    parse_bootstrap(bootstrap)
+    settings = {name.removeprefix(PREFIX): value for name, value in given.items() if name.startswith(PREFIX)}
+    return SinkOptions(
+        bootstrap=bootstrap,
+        topic=_topic(given.get(TOPIC)),
+        client=_client_options(settings),
+        producer=_producer_options(settings),
+        without_effect=unused,
+    )
+
+
+def _topic(name: str | None) -> str | None:
+    if name is None:
+        return None
+    try:
+        return check_topic_name(name)
+    except DlogError as error:
+        raise ConfigError(f"the option {TOPIC}: {error}") from None
+
+
+def _check_delivery(delivery: str) -> None:
+    if delivery == EXACTLY_ONCE:
+        raise ConfigError(
+            f"{DELIVERY}={EXACTLY_ONCE} is not offered yet: it needs transactions, which the broker does not "
+            f"have.  Write with {DELIVERY}={AT_LEAST_ONCE}, after which a task that Spark repeats may have "
+            "written rows twice, and let readers drop what they have seen"
+        )
+    if delivery != AT_LEAST_ONCE:
+        raise ConfigError(f"{DELIVERY} is {delivery!r}; it can be {AT_LEAST_ONCE}")
+
+
+# --- names -------------------------------------------------------------------------------------
+
+
+def _unused_names(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Those without effect.  Raises for what is refused, and for what is misspelt."""
+    unused = []
+    for name, value in sorted(given.items()):
+        if name.startswith(PREFIX):
+            _check_refused(name.removeprefix(PREFIX), value)
+        if name in OTHERS or name in _KNOWN:
+            continue
+        near = nearest(name, _KNOWN)
+        if near and name.removeprefix(PREFIX) not in IGNORED:
+            raise ConfigError(f"there is no option {name}: did you mean {near}?")
+        unused.append(name)
+    return tuple(unused)
+
+
+def _check_refused(name: str, value: str) -> None:
+    if name in _REFUSED:
+        raise ConfigError(f"the option {PREFIX}{name} is not supported: {_REFUSED[name]}")
+    if name.startswith(_ENCRYPTED) or (name == "security.protocol" and value.upper() != "PLAINTEXT"):
+        raise ConfigError(f"the option {PREFIX}{name} is not supported: only PLAINTEXT connections are")
+
+
+# --- values ------------------------------------------------------------------------------------
+
+
+def _number(low: int, high: int = TIMEOUT_MS_MAX) -> Callable[[str, str], int]:
+    def parse(name: str, text: str) -> int:
+        if not text.strip().lstrip("-").isdecimal() or not low <= int(text) <= high:
+            raise ConfigError(f"{PREFIX}{name} is {text!r}; it must be a number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _acks(name: str, text: str) -> int:
+    found = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1, "0": 0}.get(text.strip().lower())
+    if found is None:
+        raise ConfigError(f"{PREFIX}{name} is {text!r}; it can be all, 1 or 0")
+    return found
+
+
+def _codec(name: str, text: str) -> Codec:
+    try:
+        return Codec[text.strip().upper()]
+    except KeyError:
+        names = ", ".join(codec.name.lower() for codec in Codec)
+        raise ConfigError(f"{PREFIX}{name} is {text!r}; it can be {names}") from None
+
+
+def _truth(name: str, text: str) -> bool:
+    found = {"true": True, "false": False}.get(text.strip().lower())
+    if found is None:
+        raise ConfigError(f"{PREFIX}{name} is {text!r}; it can be true or false")
+    return found
+
+
+def _text(name: str, text: str) -> str:
+    return text
+
+
+_CLIENT: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "client.id": ("client_id", _text),
+    "request.timeout.ms": ("request_timeout_ms", _number(1)),
+    "max.block.ms": ("call_timeout_ms", _number(1)),
+    "retry.backoff.ms": ("retry_pause_ms", _number(1)),
+    "retry.backoff.max.ms": ("retry_pause_ms_max", _number(1)),
+    "metadata.max.age.ms": ("metadata_age_ms_max", _number(1)),
+    "socket.connection.setup.timeout.ms": ("connect_timeout_ms", _number(1)),
+}
+_PRODUCER: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "acks": ("acks", _acks),
+    "compression.type": ("codec", _codec),
+    "enable.idempotence": ("idempotent", _truth),
+    "batch.size": ("batch_bytes_max", _number(0, 2**30)),
+    "max.request.size": ("request_bytes_max", _number(1, 2**30)),
+    "buffer.memory": ("buffer_bytes_max", _number(1, 2**40)),
+    "delivery.timeout.ms": ("delivery_timeout_ms", _number(1)),
+}
+_KNOWN: Final = (TOPIC, DELIVERY, BOOTSTRAP, *(PREFIX + name for name in (*_CLIENT, *_PRODUCER)))
+
+
+def _client_options(settings: Mapping[str, str]) -> ClientOptions:
+    given = {
+        field: parse(name, settings[name]) for name, (field, parse) in _CLIENT.items() if name in settings
+    }
+    return ClientOptions(**{"client_id": "dlog-spark-sink", "waits_for_first_contact": True, **given})
+
+
+def _producer_options(settings: Mapping[str, str]) -> ProducerOptions:
+    """Makes the producer's options; those that were not given yield to those that were: the three sizes must
+    rise."""
+    given = {
+        field: parse(name, settings[name]) for name, (field, parse) in _PRODUCER.items() if name in settings
+    }
+    batch = max(1, given.get("batch_bytes_max", BATCH_BYTES_DEFAULT))
+    request = given.get("request_bytes_max", max(batch, REQUEST_BYTES_DEFAULT))
+    if "batch_bytes_max" not in given:
+        batch = min(batch, request)
+    given["batch_bytes_max"], given["request_bytes_max"] = batch, request
+    given.setdefault("buffer_bytes_max", max(request, BUFFER_BYTES_DEFAULT))
+    try:
+        return ProducerOptions(**given)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error} ({', '.join(PREFIX + name for name in _PRODUCER if name in settings)})"
+        ) from None

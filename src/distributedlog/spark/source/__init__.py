@@ -1,0 +1,1 @@
+"""The source: `spark.read|readStream.format("dlog")` from a broker."""

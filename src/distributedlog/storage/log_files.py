@@ -1,0 +1,250 @@
+"""The files of a partition's log: its segments and small files, what of them is synced, and which of them go.
+
+    start_offset ≤ high_watermark ≤ end_offset          recovery_point = flushed_end_offset ≤ end_offset
+    ├──── sealed ────┼──── sealed ────┼──── active ────┤
+    ▲ start_offset                              ▲ flushed end      ▲ end_offset (the next to be given)
+
+A sync job gathers everything that is not on the disk yet; any thread may run it, the log's own thread begins
+and ends it.  Files of deleted segments are renamed at once and removed after `file.delete.delay.ms`, so that
+readers may finish.
+
+A crash may lose or tear what was not synced; a renamed file is removed when the log is opened next.
+"""
+
+from collections.abc import Callable
+
+from distributedlog.model.config import LogConfig, RecordLimits
+from distributedlog.model.errors import LogClosedError
+from distributedlog.storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
+from distributedlog.storage.epochs import EpochHistory
+from distributedlog.storage.files import Files, ManagedFile
+from distributedlog.storage.producer_history import SnapshotFiles
+from distributedlog.storage.producers import ProducerStates
+from distributedlog.storage.scan import LIMITS
+from distributedlog.storage.segment import DELETED_SUFFIX, Segment, SegmentList
+from distributedlog.storage.sync import Names, SmallFile, SyncJob
+
+
+class LogFiles:
+    """A log's files and offsets, and the syncing and deleting of them."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        *,
+        segments: SegmentList,
+        epochs: EpochHistory,
+        producers: ProducerStates,
+        snapshots: SnapshotFiles,
+        start_offset: int,
+        end_offset: int,
+        limits: RecordLimits = LIMITS,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.config = config
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self.snapshots = snapshots
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.flushed_end_offset = end_offset
+        self.high_watermark = start_offset
+        self.limits = limits
+        self.is_closed = False
+        self._active = segments.active
+        self.before_truncation: Callable[[int], None] | None = None
+        """Called before all from an offset on is removed: whoever wrote down more must lower it."""
+        self._truncated_ends: list[int] = []
+        self.names = Names()
+        self._epoch_file = SmallFile(files, f"{directory}/{LEADER_EPOCH_FILE}")
+        self._unsynced_names = False
+        self._unsynced_indexes: list[ManagedFile] = []
+        self._sealed_unsynced: list[Segment] = []
+        self._unsynced_since_ms: int | None = None
+        self._running_syncs: list[SyncJob] = []
+        self._undone_syncs: list[SyncJob] = []
+        self._deleted: list[tuple[int, list[str], Segment]] = []
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def truncations(self) -> int:
+        """How often: work done elsewhere on what was read is void if this has grown meanwhile."""
+        return len(self._truncated_ends)
+
+    def find_lowest_end_since(self, truncations: int) -> int:
+        """Returns where the log ended at the lowest, since there had been so many truncations."""
+        return min([*self._truncated_ends[truncations:], self.end_offset])
+
+    # --- syncing -------------------------------------------------------------------------------
+
+    def begin_sync(self, *, also_running: bool = False) -> SyncJob | None:
+        """Gathers what must reach the disk so that everything appended so far is durable; None if nothing.
+
+        Whoever runs the job must `end_sync` it.  `also_running` syncs again what a running job syncs.
+        """
+        self.check_open()
+        self.files.check_usable()
+        dirty = [segment for segment in (*self._sealed_unsynced, self._active) if segment.is_dirty]
+        pinned = [segment.log for segment in dirty]
+        pinned += [managed for managed in self._unsynced_indexes if self.files.exists(managed.path)]
+        also = self._undone_syncs + (self._running_syncs if also_running else [])
+        pinned += [managed for job in also for managed in job.pinned]
+        if any(job.writes_small_file for job in also):
+            self.epochs.changed = True
+        if not pinned and not self._unsynced_names and not self.epochs.changed:
+            if not self._running_syncs:
+                self.flushed_end_offset = self.end_offset
+            return None
+        job = SyncJob(
+            self.files,
+            self.names,
+            pinned,
+            self.directory if self._unsynced_names or also_running else None,
+            self._epochs_to_write(),
+            self.end_offset,
+            self.truncations,
+        )
+        for segment in dirty:
+            segment.mark_synced()
+        for undone in self._undone_syncs:
+            undone.release()
+        self._undone_syncs = []
+        self._sealed_unsynced = []
+        self._unsynced_indexes = []
+        self._unsynced_names = False
+        self._unsynced_since_ms = None
+        self._running_syncs.append(job)
+        return job
+
+    def _epochs_to_write(self) -> tuple[SmallFile, int, bytes] | None:
+        if not self.epochs.changed:
+            return None
+        self.epochs.changed = False
+        return self._epoch_file, self._epoch_file.next_version(), encode_epochs(self.epochs.entries)
+
+    def end_sync(self, job: SyncJob, *, succeeded: bool) -> None:
+        """Ends a sync: if it succeeded all up to its end is durable, unless the log was truncated
+        meanwhile."""
+        self._running_syncs.remove(job)
+        if not succeeded:  # there was no room, or the directory is out of use and nothing matters any more
+            self._undone_syncs.append(job)
+            self._unsynced_names |= job.syncs_names
+            return
+        job.release()
+        if job.truncations == self.truncations:
+            self.flushed_end_offset = max(self.flushed_end_offset, job.end_offset)
+
+    def sync(self) -> None:
+        """Blocks until everything appended is durable."""
+        job = self.begin_sync(also_running=True)
+        if job is None:
+            return
+        succeeded = False
+        try:
+            job.run()
+            succeeded = True
+        finally:
+            self.end_sync(job, succeeded=succeeded)
+
+    def is_sync_due(self, now_ms: int) -> bool:
+        """Returns whether `flush.messages` or `flush.ms` demand a sync."""
+        if self._unsynced_since_ms is None:
+            return False
+        return (
+            self.end_offset - self.flushed_end_offset >= self.config.flush_messages
+            or now_ms - self._unsynced_since_ms >= self.config.flush_ms
+        )
+
+    # --- files that go -------------------------------------------------------------------------
+
+    def _schedule_deletion(self, gone: list[Segment], now_ms: int) -> None:
+        """Renames the files now, oldest first, and removes them after a delay in which readers may finish."""
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        for segment in gone:
+            self._deleted.append((due_ms, self.rename_deleted(segment), segment))
+
+    def rename_deleted(self, segment: Segment) -> list[str]:
+        segment.mark_synced()
+        paths = []
+        for managed in (
+            segment.log,
+            segment.offset_index.file,
+            segment.time_index.file,
+            segment.txn_index.file,
+        ):
+            if managed.path.endswith(DELETED_SUFFIX):
+                paths.append(managed.path)
+            elif self.files.exists(managed.path):
+                self.files.rename_managed(managed, managed.path + DELETED_SUFFIX)
+                paths.append(managed.path)
+        self._unsynced_names = True
+        return paths
+
+    def _remove_now(self, gone: list[Segment]) -> None:
+        """Removes files, newest first: a crash in between leaves a log without a hole."""
+        for segment in sorted(gone, key=lambda segment: -segment.base_offset):
+            segment.mark_synced()
+            segment.log.generation += 1
+            for path in segment.paths():
+                self.files.remove(path)
+            segment.close()
+        self.files.sync_directory(self.directory)
+
+    def remove_deleted_files(self, now_ms: int) -> int:
+        """Unlinks the files whose delay is over; how many bytes that freed."""
+        freed = 0
+        due = [entry for entry in self._deleted if entry[0] <= now_ms]
+        self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
+        for _, paths, segment in due:
+            for path in paths:
+                self.files.remove(path)
+            segment.close()
+            freed += segment.size
+        return freed
+
+    # --- leaving -------------------------------------------------------------------------------
+
+    def checkpoint(self) -> int:
+        """Writes the active segment's indexes out; the offset from which a recovery would have to scan."""
+        self.check_open()
+        recovery_point = self.flushed_end_offset
+        self._active.write_out_indexes()
+        return recovery_point
+
+    def close(self) -> None:
+        """Leaves nothing to recover: all synced, indexes and producers written."""
+        if self.is_closed:
+            return
+        if self.files.failure is None:
+            self._active.finish_indexes()
+            self._unsynced_indexes += [self._active.offset_index.file, self._active.time_index.file]
+            if self._active.txn_index.entries():
+                self._unsynced_indexes.append(self._active.txn_index.file)
+            if self.end_offset not in self.snapshots.offsets:
+                self._unsynced_indexes.append(self.snapshots.write(self.end_offset, self.producers))
+            self._unsynced_names = True
+            self.sync()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Closes files and leaves everything as a crash would."""
+        self.is_closed = True
+        for segment in self.segments:
+            segment.mark_synced()
+            segment.close()
+        for _, _, segment in self._deleted:
+            segment.close()
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        raise LogClosedError(f"the log in {self.directory} is closed")

@@ -1,0 +1,1 @@
+"""Reads logs and says whether they are sound.  Changes nothing."""

@@ -1,0 +1,54 @@
+"""Topics that can be used at once: set-up ends when every partition has a leader that answers."""
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from distributedlog.client.admin.admin import Admin, NewTopic
+from distributedlog.client.offset_specs import LATEST
+from distributedlog.model.ids import TopicPartition
+
+_NUMBERS: Final = itertools.count(1)
+
+
+async def create_with_leaders(admin: Admin, topics: Iterable[NewTopic]) -> None:
+    """A controller acknowledges a topic before brokers have heard of it, and a broker tells clients who leads
+    before it leads itself.  So each leader is asked for the end of its log, which only a leader knows; the
+    client asks again while it hears NOT_LEADER_OR_FOLLOWER, as long as one call may take."""
+    for topic in topics:
+        await admin.create_topic(topic)
+        places = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+        await admin.list_offsets(dict.fromkeys(places, LATEST))
+
+
+def make_topics(bootstrap: str, *topics: NewTopic) -> None:
+    async def make() -> None:
+        async with Admin.connect(bootstrap) as admin:
+            await create_with_leaders(admin, topics)
+
+    asyncio.run(make())
+
+
+def delete_topics(bootstrap: str, *names: str) -> None:
+    async def delete() -> None:
+        async with Admin.connect(bootstrap) as admin:
+            for error in (await admin.delete_topics(names)).values():
+                if error is not None:
+                    raise error
+
+    asyncio.run(delete())
+
+
+@contextmanager
+def topic_on(
+    bootstrap: str, prefix: str, partitions: int, configs: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """A topic for the length of a block: a case that fails leaves none behind.  Its name was never used."""
+    name = f"{prefix}-{next(_NUMBERS)}"
+    make_topics(bootstrap, NewTopic(name, partitions, 1, configs or {}))
+    try:
+        yield name
+    finally:
+        delete_topics(bootstrap, name)

@@ -1,0 +1,1 @@
+"""The questions, one module for each area."""

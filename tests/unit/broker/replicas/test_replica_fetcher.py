@@ -1,0 +1,309 @@
+"""A follower's fetches, with a leader whose answers the test writes: what is appended, truncated, retried."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from distributedlog.broker.replicas.replica_fetcher_manager import FetchLimits, ReplicaFetcherManager
+from distributedlog.client.connection import Connection
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import BrokerUnreachableError, ConnectionLostError
+from distributedlog.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from distributedlog.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from distributedlog.protocol.schema import Message
+from distributedlog.replication.contract import OffsetSpec
+from distributedlog.replication.partition import Partition
+from tests.unit.broker.partition_stage import ME, OTHER, Stage, topic_id
+from tests.unit.replication.support import follower_batch
+from tests.unit.storage.support import value_of, values_in
+
+NUMBER = 7
+SESSION = 5
+OWN_EPOCH = 40
+
+
+class Leader:
+    """The other end of the one connection: it keeps what was asked until the test answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[FetchRequest, asyncio.Future[FetchResponse]]] = []
+        self.ranges: list[ListOffsetsRequest] = []
+        self.start, self.end = 0, 0
+        self.is_closed = False
+
+    def version_for(self, request: type[Message], at_most: int | None = None) -> int:
+        return request.versions[1]
+
+    def submit(
+        self, request: Message, response: type[Message], *, timeout_ms: int
+    ) -> asyncio.Future[FetchResponse]:
+        if self.is_closed:
+            raise ConnectionLostError("it is closed")
+        assert isinstance(request, FetchRequest)
+        future: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+        self.asked.append((request, future))
+        return future
+
+    async def call(
+        self, request: Message, response: type[Message], *, timeout_ms: int
+    ) -> ListOffsetsResponse:
+        assert isinstance(request, ListOffsetsRequest)
+        self.ranges.append(request)
+        spec = request.topics[0].partitions[0].timestamp
+        found = ListOffsetsPartitionResponse(
+            partition_index=0, offset=self.start if spec == OffsetSpec.EARLIEST else self.end
+        )
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])])
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Follower:
+    """Broker 1 follows the other one in the one partition of `t`."""
+
+    def __init__(self) -> None:
+        self.stage = Stage()
+        self.leaders: list[Leader] = []
+        self.refuses = 0
+        self.fetchers = ReplicaFetcherManager(
+            self.stage.partitions.signals,
+            node_id=ME,
+            broker_epoch=lambda: OWN_EPOCH,
+            connect=self._connect,
+            clock=self.stage.clock,
+            scheduler=self.stage.scheduler,
+            limits=FetchLimits(),
+        )
+        self.stage.metadata.create("t", NUMBER, replicas=(ME, OTHER), leader=OTHER, epoch=3)
+        self.stage.apply()
+
+    async def _connect(self, broker_id: int) -> Connection:
+        assert broker_id == OTHER
+        if self.refuses:
+            self.refuses -= 1
+            raise BrokerUnreachableError("nobody listens")
+        self.leaders.append(Leader())
+        return cast(Connection, self.leaders[-1])
+
+    @property
+    def leader(self) -> Leader:
+        return self.leaders[-1]
+
+    @property
+    def partition(self) -> Partition:
+        return self.stage["t"]
+
+    async def turn(self) -> None:
+        """Lets everything happen that can without time going on."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+            self.stage.settle()
+
+    async def advance(self, elapsed_ms: int) -> None:
+        self.stage.scheduler.advance(elapsed_ms)
+        await self.turn()
+
+    async def answer(self, data: PartitionData | None = None, *, error: ErrorCode = ErrorCode.NONE) -> None:
+        topics = (
+            [] if data is None else [FetchableTopicResponse(topic_id=topic_id(NUMBER), partitions=[data])]
+        )
+        self.leader.asked[-1][1].set_result(
+            FetchResponse(error_code=error, session_id=SESSION, responses=topics)
+        )
+        await self.turn()
+
+    def last(self) -> tuple[int, int, int]:
+        """What the last request names of the partition: leader epoch, offset, and the epoch before it."""
+        ((named,),) = (topic.partitions for topic in self.leader.asked[-1][0].topics)
+        return named.current_leader_epoch, named.fetch_offset, named.last_fetched_epoch
+
+
+def data(
+    records: bytes | bytearray = b"",
+    *,
+    mark: int = 0,
+    start: int = 0,
+    error: ErrorCode = ErrorCode.NONE,
+    diverging: tuple[int, int] | None = None,
+) -> PartitionData:
+    end = None if diverging is None else EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+    return PartitionData(
+        partition_index=0,
+        error_code=error,
+        high_watermark=mark,
+        log_start_offset=start,
+        diverging_epoch=end,
+        aborted_transactions=None,
+        records=memoryview(records),
+    )
+
+
+def play(story: Callable[[Follower], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        follower = Follower()
+        await follower.turn()
+        await story(follower)
+        follower.fetchers.close()
+        await follower.turn()
+
+    asyncio.run(run())
+
+
+def test_what_comes_is_appended_and_fetched_on_from_when_it_is_stored() -> None:
+    async def story(follower: Follower) -> None:
+        request = follower.leader.asked[0][0]
+        assert request.replica_state is not None
+        assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (ME, OWN_EPOCH)
+        assert follower.last() == (3, 0, -1)
+        await follower.answer(data(follower_batch(0, 1, 2, leader_epoch=2), mark=1))
+        assert values_in(follower.partition.log) == [value_of(1), value_of(2)]
+        assert follower.partition.high_watermark == 1
+        assert follower.last() == (3, 2, 2)
+        await follower.answer(data(mark=2))
+        assert follower.partition.high_watermark == 2
+        assert follower.leader.asked[-1][0].topics == [], "nothing changed that the session does not know"
+
+    play(story)
+
+
+def test_a_diverging_log_is_truncated_and_fetched_again() -> None:
+    async def story(follower: Follower) -> None:
+        await follower.answer(
+            data(follower_batch(0, 1, leader_epoch=1) + follower_batch(1, 2, leader_epoch=2))
+        )
+        await follower.answer(data(diverging=(1, 1)))
+        assert values_in(follower.partition.log) == [value_of(1)]
+        assert follower.last() == (3, 1, 1)
+        assert follower.fetchers.counts.truncations == 1
+        assert follower.fetchers.counts.truncations_below_hw == 0
+
+    play(story)
+
+
+def test_a_leader_that_begins_behind_our_end_is_followed_from_its_start() -> None:
+    async def story(follower: Follower) -> None:
+        follower.leader.start, follower.leader.end = 100, 120
+        await follower.answer(data(error=ErrorCode.OFFSET_OUT_OF_RANGE))
+        assert [request.replica_id for request in follower.leader.ranges] == [ME, ME]
+        assert follower.partition.log_start_offset == 100
+        assert follower.last() == (3, 100, -1)
+        assert follower.fetchers.counts.restarts == 1
+
+    play(story)
+
+
+def test_what_is_behind_the_end_of_an_uncleanly_elected_leader_goes_and_is_counted() -> None:
+    async def story(follower: Follower) -> None:
+        batches = follower_batch(0, 1, leader_epoch=1) + follower_batch(1, 2, leader_epoch=1)
+        await follower.answer(data(batches, mark=2))
+        follower.leader.end = 1
+        await follower.answer(data(error=ErrorCode.OFFSET_OUT_OF_RANGE))
+        assert values_in(follower.partition.log) == [value_of(1)]
+        assert follower.fetchers.counts.truncations_below_hw == 1
+
+    play(story)
+
+
+def test_an_error_of_the_partition_is_tried_again_after_a_while() -> None:
+    async def story(follower: Follower) -> None:
+        await follower.answer(data(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        assert len(follower.leader.asked) == 1
+        await follower.advance(200)
+        assert follower.last() == (3, 0, -1)
+
+    play(story)
+
+
+def test_an_error_of_a_later_version_is_tried_again_too() -> None:
+    async def story(follower: Follower) -> None:
+        unknown = data()
+        unknown.error_code = 30_000
+        await follower.answer(unknown)
+        await follower.advance(200)
+        assert follower.last() == (3, 0, -1)
+        follower.leader.asked[-1][1].set_result(FetchResponse(error_code=30_000, responses=[]))
+        await follower.turn()
+        assert len(follower.leader.asked) == 3
+        assert follower.leader.asked[-1][0].session_id == 0
+
+    play(story)
+
+
+def test_a_damaged_batch_is_not_taken_and_counted() -> None:
+    async def story(follower: Follower) -> None:
+        damaged = bytearray(follower_batch(0, 1, leader_epoch=2))
+        damaged[-1] ^= 1
+        await follower.answer(data(damaged))
+        assert follower.partition.log_end_offset == 0
+        assert follower.fetchers.counts.corrupt_batches == 1
+        await follower.advance(200)
+        await follower.answer(data(follower_batch(0, 1, leader_epoch=2)))
+        assert follower.partition.log_end_offset == 1
+
+    play(story)
+
+
+def test_a_lost_connection_is_made_anew_and_everything_named_again() -> None:
+    async def story(follower: Follower) -> None:
+        await follower.answer(data(follower_batch(0, 1, leader_epoch=2)))
+        follower.refuses = 1
+        follower.leader.asked[-1][1].set_exception(ConnectionLostError("it is gone"))
+        await follower.turn()
+        await follower.advance(1_000)
+        assert follower.refuses == 0
+        await follower.advance(1_000)
+        assert len(follower.leaders) == 2
+        assert follower.leader.asked[0][0].session_id == 0
+        assert follower.last() == (3, 1, 2)
+
+    play(story)
+
+
+def test_who_registered_anew_proves_it_on_another_connection() -> None:
+    async def story(follower: Follower) -> None:
+        await follower.answer(error=ErrorCode.STALE_BROKER_EPOCH)
+        await follower.advance(1_000)
+        assert len(follower.leaders) == 2
+        assert follower.leaders[0].is_closed
+
+    play(story)
+
+
+def test_an_answer_of_an_earlier_leader_epoch_changes_nothing() -> None:
+    async def story(follower: Follower) -> None:
+        late = follower.leader.asked[-1][1]
+        follower.stage.metadata.change(NUMBER, leader=OTHER)
+        follower.stage.apply()
+        await follower.turn()
+        topic = FetchableTopicResponse(
+            topic_id=topic_id(NUMBER), partitions=[data(follower_batch(0, 1, leader_epoch=2))]
+        )
+        late.set_result(FetchResponse(session_id=SESSION, responses=[topic]))
+        await follower.turn()
+        assert follower.partition.log_end_offset == 0
+        assert follower.last() == (4, 0, -1)
+
+    play(story)
+
+
+def test_who_leads_now_fetches_no_more() -> None:
+    async def story(follower: Follower) -> None:
+        follower.stage.metadata.change(NUMBER, leader=ME)
+        follower.stage.apply()
+        await follower.turn()
+        assert follower.fetchers.leaders == []
+        assert follower.leader.is_closed
+
+    play(story)

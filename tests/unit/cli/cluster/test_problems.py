@@ -1,0 +1,134 @@
+"""Whether a cluster is well, by what is known of it."""
+
+from distributedlog.cli.cluster.problems import (
+    Problem,
+    Severity,
+    find_broker_problems,
+    find_quorum_problems,
+    find_topic_problems,
+)
+from distributedlog.client.addresses import Address
+from distributedlog.client.admin.cluster import QuorumReplica, QuorumView
+from distributedlog.client.admin.log_dirs import LogDirView, ReplicaSize
+from distributedlog.client.view import BrokerView, ClusterView, PartitionView, TopicView
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import ConnectionLostError, UnsupportedVersionError
+from distributedlog.model.ids import TopicPartition
+
+
+def topic(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> tuple[TopicView, ...]:
+    return (TopicView("orders", (PartitionView(0, leader, 1, replicas, isr),)),)
+
+
+def judged(found: tuple[TopicView, ...], min_isr: int = 1) -> list[Problem]:
+    return list(find_topic_problems(found, {"orders": min_isr}))
+
+
+def cluster(*node_ids: int) -> ClusterView:
+    return ClusterView(
+        "c", 1, {each: BrokerView(each, Address("127.0.0.1", 9000 + each)) for each in node_ids}
+    )
+
+
+# --- partitions --------------------------------------------------------------------------------
+
+
+def test_a_partition_with_all_in_sync_is_well() -> None:
+    assert judged(topic(1, (1, 2, 3), (3, 1, 2)), 2) == []
+
+
+def test_a_partition_without_a_leader_names_whom_to_start() -> None:
+    (found,) = judged(topic(-1, (1, 2), (2,)))
+    assert (found.severity, found.kind, found.subject) == (Severity.CRITICAL, "offline", "orders-0")
+    assert found.advice.startswith("start broker 2; if it runs,")
+    (nobody,) = judged(topic(-1, (1, 2), ()))
+    assert nobody.advice.startswith("start broker 1, 2;")
+
+
+def test_too_few_in_sync_for_acks_all_is_critical_and_fewer_than_all_is_not() -> None:
+    (short,) = judged(topic(1, (1, 2, 3), (1,)), 2)
+    assert (short.severity, short.kind) == (Severity.CRITICAL, "below_min_isr")
+    assert "start broker 2, 3, or lower min.insync.replicas" in short.advice
+    (behind,) = judged(topic(1, (1, 2, 3), (1, 2)), 2)
+    assert (behind.severity, behind.kind) == (Severity.WARNING, "under_replicated")
+    assert "broker 3" in behind.advice
+
+
+def test_no_more_are_needed_than_there_are_replicas() -> None:
+    assert judged(topic(1, (1,), (1,)), 2) == []
+
+
+# --- brokers and disks -------------------------------------------------------------------------
+
+
+def test_a_broker_that_replicas_are_on_and_that_is_not_there() -> None:
+    (found,) = find_broker_problems(cluster(1), topic(1, (1, 4), (1,)), {})
+    assert (found.kind, found.subject) == ("broker_unreachable", "broker 4")
+
+
+def test_a_broker_that_does_not_answer_is_told_apart_from_one_that_cannot() -> None:
+    told = {1: ConnectionLostError("it hung up"), 2: UnsupportedVersionError("too old")}
+    (found,) = find_broker_problems(cluster(1, 2), (), told)
+    assert (found.kind, found.subject) == ("broker_unreachable", "broker 1")
+    assert "it hung up" in found.message
+
+
+def test_failed_and_full_disks() -> None:
+    directories = (
+        LogDirView("/a", ErrorCode.KAFKA_STORAGE_ERROR),
+        LogDirView("/b", total_bytes=1000, usable_bytes=49),
+        LogDirView("/c", total_bytes=1000, usable_bytes=51),
+        LogDirView("/d"),
+    )
+    found = list(find_broker_problems(cluster(1), (), {1: directories}))
+    assert [(each.kind, each.subject) for each in found] == [
+        ("log_dir_failed", "broker 1, /a"),
+        ("disk_full", "broker 1, /b"),
+    ]
+    assert "4.9 % free" in found[1].message
+
+
+# --- the quorum --------------------------------------------------------------------------------
+
+
+def quorum(*voters: QuorumReplica, leader_id: int = 1) -> QuorumView:
+    return QuorumView(leader_id, 3, 5000, voters, ())
+
+
+def test_a_quorum_that_keeps_up_is_well() -> None:
+    voters = (QuorumReplica(1, 5000, -1, 90_000), QuorumReplica(2, 4990, -1, 89_000))
+    assert list(find_quorum_problems(quorum(*voters))) == []
+    assert list(find_quorum_problems(UnsupportedVersionError("an old one"))) == []
+
+
+def test_voters_that_are_far_behind_silent_or_unknown() -> None:
+    voters = (
+        QuorumReplica(1, 5000, -1, 90_000),
+        QuorumReplica(2, 3000, -1, 90_000),
+        QuorumReplica(3, 5000, -1, 60_000),
+        QuorumReplica(4, -1),
+    )
+    found = list(find_quorum_problems(quorum(*voters)))
+    assert [(each.subject, each.message) for each in found] == [
+        ("voter 2", "is 2000 entries behind"),
+        ("voter 3", "had last caught up 30 s ago"),
+        ("voter 4", "was never heard of by the leader"),
+    ]
+
+
+def test_without_a_controller_nothing_can_be_changed() -> None:
+    for told in (quorum(leader_id=-1), ConnectionLostError("nobody")):
+        (found,) = find_quorum_problems(told)
+        assert (found.severity, found.kind) == (Severity.CRITICAL, "no_controller")
+
+
+def test_records_that_a_coordinator_skipped_are_a_warning_that_names_the_command() -> None:
+    replicas = {
+        TopicPartition("__consumer_offsets", 3): ReplicaSize(10, 0, unreadable_records=2),
+        TopicPartition("__consumer_offsets", 4): ReplicaSize(10, 0),
+    }
+    (found,) = find_broker_problems(cluster(1), (), {1: (LogDirView("/a", replicas=replicas),)})
+    assert (found.severity, found.kind) == (Severity.WARNING, "unreadable_records")
+    assert found.subject == "__consumer_offsets-3"
+    assert "2 records" in found.message
+    assert "dlog log repair /a" in found.advice
