@@ -74,6 +74,7 @@ class GroupsHost:
             self._config,
             self._signals,
             lambda: self.image,
+            broker_id=self.broker_id,
             clock=self.clock,
             scheduler=self,
             executor=self,

@@ -6,6 +6,7 @@ from pathlib import Path
 from distributedlog.client.admin.admin import Admin
 from distributedlog.client.admin.configs import ConfigKind, ConfigSource, edits, of_group
 from distributedlog.client.admin.group_offsets import GroupOffsets
+from distributedlog.client.errors import check_response
 from distributedlog.model.errors import ConfigError
 from distributedlog.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -39,10 +40,11 @@ class Member:
 
         async def attempt() -> ConsumerGroupHeartbeatResponse:
             connection = await GroupOffsets(self.admin.cluster, GROUP).coordinator()
-            return await self.admin.cluster.call(connection, request, ConsumerGroupHeartbeatResponse)
+            reply = await self.admin.cluster.call(connection, request, ConsumerGroupHeartbeatResponse)
+            check_response(reply.error_code, "a heartbeat", reply.error_message)
+            return reply
 
         reply = await self.admin.cluster.retrying(attempt)
-        assert reply.error_code == 0, reply.error_message
         self.epoch = reply.member_epoch
         return reply.heartbeat_interval_ms
 

@@ -279,6 +279,7 @@ class DataPlane:
             group_config(self._settings),
             self.partitions.signals,
             lambda: view.image,
+            broker_id=self._settings.node_id,
             clock=self._clock,
             scheduler=self._scheduler,
             executor=PostingExecutor(self._executor, self._scheduler),

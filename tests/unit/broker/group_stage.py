@@ -25,7 +25,7 @@ from distributedlog.model.ids import TopicPartition
 from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.ports.executor import Outcome
 from tests.simulation.clock import SeededRandomness
-from tests.unit.broker.partition_stage import Stage
+from tests.unit.broker.partition_stage import ME, Stage
 
 GROUP = "g"
 OFFSETS_NUMBER, TOPIC_NUMBER = 50, 1
@@ -101,6 +101,7 @@ class GroupStage:
             GroupConfig(initial_rebalance_delay_ms=0),
             self.stage.partitions.signals,
             lambda: self.metadata.image,
+            broker_id=ME,
             clock=self.stage.clock,
             scheduler=self.stage.scheduler,
             executor=self.stage.executor,

@@ -10,8 +10,8 @@ whoever waits gets NOT_COORDINATOR.
 | may be: the lease has ended, or is suspended              |                              |
 | the topic is not there; too few replicas are in sync; the | COORDINATOR_NOT_AVAILABLE    |
 | log could not be written; it did not commit in time       |                              |
-| the log is being read back; or the coordinator before may | COORDINATOR_LOAD_IN_PROGRESS |
-| answer yet                                                |                              |
+| the log is being made or read back; or the coordinator    | COORDINATOR_LOAD_IN_PROGRESS |
+| before may answer yet                                     |                              |
 
 On each of these clients look for the coordinator again and repeat.  A request that would write is refused
 before it is handled when too few replicas are in sync, and deadlines rest: so the machine need not be thrown
@@ -60,6 +60,7 @@ from distributedlog.model.errors import (
     CoordinatorNotAvailableError,
     DlogError,
     LeadershipLostError,
+    LoadInProgressError,
     NotCoordinatorError,
     NotLeaderError,
     OverloadedError,
@@ -280,6 +281,7 @@ class GroupCoordinators:
         signals: PartitionSignals,
         image: Callable[[], MetadataImage],
         *,
+        broker_id: int,
         clock: Clock,
         scheduler: Scheduler,
         executor: Executor,
@@ -287,6 +289,7 @@ class GroupCoordinators:
         lease: CoordinatorLease,
     ) -> None:
         """`executor` calls back on the loop."""
+        self._broker_id = broker_id
         self._config = config
         self._image = image
         self._clock = clock
@@ -368,12 +371,6 @@ class GroupCoordinators:
 
     # --- asking --------------------------------------------------------------------------------
 
-    @property
-    def partition_count(self) -> int | None:
-        """The number of partitions of the offsets topic; None while there is none."""
-        topic = self._topics_seen.named(self._image(), OFFSETS_TOPIC)
-        return None if topic is None else len(topic.partitions)
-
     def submit(self, group_id: str, request: Request, deadline_ms: int, done: Done[Reply]) -> None:
         """Submits a request to a coordinator; `done` gets the reply once what it says is committed, or the
         error for the client."""
@@ -387,13 +384,16 @@ class GroupCoordinators:
         coordinator.submit(request, deadline_ms, done)
 
     def _coordinator_of(self, group_id: str) -> Coordinator:
-        count = self.partition_count
-        if count is None:
+        topic = self._topics_seen.named(self._image(), OFFSETS_TOPIC)
+        if topic is None:
             raise CoordinatorNotAvailableError(f"there is no topic {OFFSETS_TOPIC} yet")
-        coordinator = self._by_partition.get(partition_of(group_id, count))
-        if coordinator is None:
-            raise NotCoordinatorError(f"this broker does not coordinate group {group_id!r}")
-        return coordinator
+        at = partition_of(group_id, len(topic.partitions))
+        coordinator = self._by_partition.get(at)
+        if coordinator is not None:
+            return coordinator
+        if topic.partitions[at].leader == self._broker_id:  # its log is still being made
+            raise LoadInProgressError(f"the coordinator of group {group_id!r} is being made")
+        raise NotCoordinatorError(f"this broker does not coordinate group {group_id!r}")
 
     def all_active(self) -> Iterator[Coordinator]:
         """Returns the coordinators that serve requests; the others are loading."""

@@ -119,6 +119,19 @@ def test_groups_of_others_and_of_no_topic_are_refused() -> None:
     assert stage.commit(1).code is ErrorCode.NOT_COORDINATOR
 
 
+def test_a_coordinator_whose_log_is_still_being_made_is_loading() -> None:
+    stage = GroupStage()
+    stage.metadata.remove(OFFSETS_NUMBER)
+    stage.stage.apply()
+    stage.metadata.create(OFFSETS_TOPIC, OFFSETS_NUMBER + 1, replicas=(ME,), leader=ME)
+    assert stage.commit(1).code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    stage.stage.apply()
+    stage.settle()
+    committing = stage.commit(1)
+    stage.settle()
+    assert committing.code is ErrorCode.NONE
+
+
 def test_whoever_waits_is_told_when_another_broker_leads() -> None:
     stage = GroupStage()
     stage.settle()
