@@ -11,7 +11,6 @@ Called on the data loop only, in this order.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -24,8 +23,9 @@ from distributedlog.broker.coordination.late_coordinators import LateCoordinator
 from distributedlog.broker.coordination.lease import CoordinatorLease
 from distributedlog.broker.coordination.producer_ids import ProducerIds
 from distributedlog.broker.loops import LoopScheduler, PostingExecutor
+from distributedlog.broker.net.acceptor import Acceptor
 from distributedlog.broker.net.admission import ServerLimits
-from distributedlog.broker.net.descriptors import raise_limit, share
+from distributedlog.broker.net.descriptors import DescriptorBudget
 from distributedlog.broker.net.dispatch import HANDLERS
 from distributedlog.broker.net.server import KafkaServer
 from distributedlog.broker.net.warming import PageWarmer
@@ -55,7 +55,7 @@ from distributedlog.model.cluster_secret import ClusterSecrets
 from distributedlog.model.errors import BrokerUnreachableError
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.disk import Disk
-from distributedlog.ports.executor import Done, Executor, Outcome, SystemExecutor
+from distributedlog.ports.executor import Done, Executor, Outcome
 from distributedlog.ports.randomness import Randomness
 from distributedlog.settings.addresses import WILDCARDS
 from distributedlog.settings.addresses import Endpoint as Address
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BLOCKING_THREADS: Final = 4
+"""How many threads the executor of a data plane needs."""
 PREPARATIONS_MAX: Final = 2
 """How many batches are prepared at a time; beside a search, a thread is left to those who sync."""
 PEER_CONNECT_TIMEOUT_MS: Final = 5_000
@@ -114,14 +115,21 @@ class DataPlane:
         metrics: BrokerMetrics,
         secrets: Callable[[], ClusterSecrets],
         failed: Callable[[BaseException], None],
+        executor: Executor,
+        acceptor: Acceptor,
+        descriptors: DescriptorBudget,
+        draw: Callable[[int], bytes],
     ) -> None:
-        """`failed` is called on the loop when the data directory is out of use."""
+        """`failed` is called on the loop when the data directory is out of use.  `executor` calls back on any
+        thread, and is closed with the data plane.  `draw` draws that many bytes which nobody can guess."""
         self._settings = settings
         self._loop = loop
         self._clock = clock
         self._randomness = randomness
         self._metrics = metrics
-        self._executor = SystemExecutor(threads=BLOCKING_THREADS)
+        self._executor = executor
+        self._acceptor = acceptor
+        self._draw = draw
         self._scheduler = LoopScheduler(loop, clock)
         self._follows = False
         self._server: KafkaServer | None = None
@@ -134,7 +142,7 @@ class DataPlane:
         self._secrets = secrets
         self._fetchers: ReplicaFetcherManager | None = None
         self._isr_changes: IsrChanges | None = None
-        self._descriptors = share(raise_limit(), settings.connections_max)
+        self._descriptors = descriptors
         self.partitions = PartitionSet.open(
             disk,
             settings,
@@ -176,7 +184,7 @@ class DataPlane:
             assert isinstance(block, ProducerIdBlock)
             return block
 
-        holder = SecretHolder(cluster_id, settings.node_id, self._secrets, os.urandom)
+        holder = SecretHolder(cluster_id, settings.node_id, self._secrets, self._draw)
         self._start_replication(view, controller, broker_epoch, holder)
         self._producer_ids = ProducerIds(fetch_block)
         lease = self._lease = CoordinatorLease(
@@ -214,6 +222,7 @@ class DataPlane:
             limits=limits,
             warmer=warmer,
             quotas=self._quotas,
+            acceptor=self._acceptor,
         )
         self._server.bind()
         return advertised(settings, self._server.addresses)

@@ -34,6 +34,7 @@ from distributedlog.data_directory.identity import check_still_there, load_ident
 from distributedlog.model.errors import DlogError
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import DIRECTORY_MODE, Lock, SystemDisk
+from distributedlog.ports.executor import SystemExecutor
 from distributedlog.ports.randomness import SystemRandomness
 from distributedlog.settings.node_settings import NodeSettings
 from distributedlog.settings.secret_file import SecretFile
@@ -151,7 +152,9 @@ class Node:
     async def _start(self) -> ReadyReport:
         settings = self.settings
         if settings.is_broker:
-            from distributedlog.broker.data_plane import DataPlane
+            from distributedlog.broker.data_plane import BLOCKING_THREADS, DataPlane
+            from distributedlog.broker.net.acceptor import SocketAcceptor
+            from distributedlog.broker.net.descriptors import raise_limit, share
 
             self._data = DataPlane(
                 settings,
@@ -162,6 +165,10 @@ class Node:
                 metrics=self._metrics,
                 secrets=SecretFile(settings.secret_path).current,
                 failed=self.fail,
+                executor=SystemExecutor(threads=BLOCKING_THREADS),
+                acceptor=SocketAcceptor(settings.listeners, self._loop, self._clock),
+                descriptors=share(raise_limit(), settings.connections_max),
+                draw=os.urandom,
             )
         else:
             self._lock = self._files.lock(f"{settings.data_dir}/{LOCK_FILE}")

@@ -2,20 +2,23 @@
 shows.  That it serves is shown by real processes in tests/system."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
-from distributedlog.broker.data_plane import DataPlane, TimedExecutor, advertised
+from distributedlog.broker.data_plane import BLOCKING_THREADS, DataPlane, TimedExecutor, advertised
 from distributedlog.broker.loops import LoopScheduler
+from distributedlog.broker.net.descriptors import DescriptorBudget
 from distributedlog.broker.observability.metrics import BrokerMetrics
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import SystemDisk
-from distributedlog.ports.executor import Outcome
+from distributedlog.ports.executor import Outcome, SystemExecutor
 from distributedlog.settings.addresses import Endpoint
 from distributedlog.settings.loading import load_settings
 from tests.simulation.clock import SeededRandomness
 from tests.simulation.executor import InlineExecutor
+from tests.simulation.net.channel import MemoryAcceptor
 from tests.unit.broker.server_stage import SECRET_HOLDER
 
 
@@ -69,6 +72,10 @@ def test_a_scrape_shows_the_partitions(tmp_path: Path) -> None:
             metrics=metrics,
             secrets=SECRET_HOLDER.secrets,
             failed=lambda error: pytest.fail(str(error)),
+            executor=SystemExecutor(threads=BLOCKING_THREADS),
+            acceptor=MemoryAcceptor(asyncio.get_running_loop()),
+            descriptors=DescriptorBudget(100, 100),
+            draw=os.urandom,
         )
         values = {
             family.name: sample.value
