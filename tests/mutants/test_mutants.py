@@ -10,6 +10,7 @@ from tests.mutants import (
     broker_mutants,
     controller_mutants,
     groups_mutants,
+    partition_transactions_mutants,
     storage_mutants,
 )
 from tests.mutants.harness import Mutant, assert_caught, run_tests, seed
@@ -19,6 +20,7 @@ MUTANTS = [
     *controller_mutants.MUTANTS,
     *broker_mutants.MUTANTS,
     *groups_mutants.MUTANTS,
+    *partition_transactions_mutants.MUTANTS,
     *admin_mutants.MUTANTS,
     *adoption_mutants.MUTANTS,
 ]

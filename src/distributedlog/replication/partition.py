@@ -6,17 +6,20 @@
 | `following` | appending what the leader has, truncating what it has not                                 |
 | here        | appending as the leader, reads, offsets by timestamp and epoch, deleting records          |
 
-An append checks leadership and, for acks=all, that enough replicas are in sync; then the log checks the
-batches and writes them.  Consumers read up to the high watermark, or the last stable offset; followers to the
+An append checks leadership, for acks=all that enough replicas are in sync, and that a transaction it would
+begin is one that the coordinator has confirmed (`verifications`); then the log checks the batches and writes
+them.  Consumers read up to the high watermark, or the last stable offset; followers to the
 log's end.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from distributedlog.model.buffers import MutableBuffer
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     DiskFullError,
+    InvalidTransactionStateError,
     LogDirectoryFailedError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
@@ -24,6 +27,9 @@ from distributedlog.model.errors import (
     PolicyViolationError,
     StorageError,
 )
+from distributedlog.records.batch import read_header
+from distributedlog.records.control import EndMarker, encode_end_marker_batch
+from distributedlog.records.layout import ATTRIBUTES_AT, HEADER_BYTES, TRANSACTIONAL_BIT
 from distributedlog.replication.contract import (
     ACKS_ALL,
     HIGH_WATERMARK,
@@ -40,6 +46,8 @@ from distributedlog.storage.epochs import NO_EPOCH, UNKNOWN_END, EpochEnd
 from distributedlog.storage.files import FileRegion
 from distributedlog.storage.timestamps import Steps, run
 from distributedlog.storage.txn_index import AbortedTransaction
+
+_FLAGS_AT: Final = ATTRIBUTES_AT + 1
 
 
 class Partition(FollowerReplica):
@@ -69,6 +77,8 @@ class Partition(FollowerReplica):
                 f"{self.key} has {len(view.isr)} replicas in sync, fewer than min.insync.replicas"
             )
         log = self.log
+        if len(data) >= HEADER_BYTES and data[_FLAGS_AT] & TRANSACTIONAL_BIT:
+            self._check_transaction(data, origin)
         try:
             result = log.append_as_leader(
                 data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, is_validated=is_validated
@@ -79,6 +89,53 @@ class Partition(FollowerReplica):
             return result
         self._finish_append(len(data), now_ms, required_acks == ACKS_ALL)
         return result
+
+    def _check_transaction(self, data: MutableBuffer, origin: Origin) -> None:
+        """Raises InvalidTransactionStateError if a batch would begin a transaction that nobody has confirmed
+        (`verifications`)."""
+        header = read_header(data, 0)
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
+        if header.is_control:
+            if origin is not Origin.CLIENT:  # of whom the log takes no marker
+                self.verifications.end(producer_id)
+            return
+        is_known = self.has_open_transaction(producer_id, producer_epoch) or self.verifications.is_confirmed(
+            producer_id, producer_epoch
+        )
+        # A fenced producer hears that it is; a repeated batch gets the offset that it has.
+        if not is_known and self.log.producers.check(header, origin=origin) is None:
+            raise InvalidTransactionStateError(
+                f"{self.key} is not known to be part of a transaction of producer {producer_id} "
+                f"in epoch {producer_epoch}"
+            )
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Returns whether a transaction of this producer and epoch has records here and no marker yet."""
+        state = self.log.producers.get(producer_id)
+        return state is not None and state.has_open_transaction and state.epoch == producer_epoch
+
+    def is_marker_written(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, has_bumped_epoch: bool
+    ) -> bool:
+        """Returns whether this marker needs no append: it stands in the log, and nothing was begun since.
+
+        `has_bumped_epoch`: it carries a higher epoch than the records of its transaction.  Raises if it is
+        late (`storage.producers`).
+        """
+        self.check_leader()
+        is_written = self.log.producers.has_marker(
+            producer_id, producer_epoch, coordinator_epoch, has_bumped_epoch=has_bumped_epoch
+        )
+        if is_written:
+            self.verifications.end(producer_id)
+        return is_written
+
+    def append_marker(self, marker: EndMarker, producer_id: int, producer_epoch: int, now_ms: int) -> int:
+        """Ends a transaction, and returns the offset behind its marker."""
+        batch = encode_end_marker_batch(
+            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=now_ms
+        )
+        return self.append(batch, ACKS_ALL, now_ms, Origin.COORDINATOR).last_offset + 1
 
     def _retry_append(
         self, data: MutableBuffer, now_ms: int, origin: Origin, is_validated: bool, error: StorageError

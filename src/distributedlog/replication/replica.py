@@ -38,6 +38,7 @@ from distributedlog.model.ids import TopicPartition, Uuid
 from distributedlog.ports.executor import Executor
 from distributedlog.replication.contract import NO_LEADER, UNCHECKED, Listener, PartitionSignals
 from distributedlog.replication.isr import UNKNOWN_EPOCH, LeaderView
+from distributedlog.replication.verifications import Verifications
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.sync import GroupSync, Pause
 
@@ -72,6 +73,7 @@ class Replica:
         "replicas",
         "topic",
         "topic_id",
+        "verifications",
     )
 
     def __init__(
@@ -109,6 +111,7 @@ class Replica:
         self._free_space = free_space
         self._min_insync_replicas = min_insync_replicas
         self._view: LeaderView | None = None
+        self.verifications = Verifications()
         self._sync = GroupSync(log, executor, pause)
         self._is_sync_awaited = False
         self._uncommitted: deque[tuple[int, int]] = deque()
@@ -194,6 +197,7 @@ class Replica:
                 epoch_start_offset=log.end_offset,
                 now_ms=now_ms,
             )
+            self.verifications.clear()
         else:
             view.set_replicas(replicas, isr, now_ms)
         self._set_role(leader_epoch, partition_epoch, self.broker_id, replicas, isr)
@@ -215,6 +219,7 @@ class Replica:
         if self.failure is not None or self.is_stopped:
             return
         self._view = None
+        self.verifications.clear()
         # An epoch in which this replica led and appended nothing is none of its log's.
         self.log.epochs.truncate_from_end(self.log.end_offset)
         self._set_role(leader_epoch, partition_epoch, leader_id, replicas, isr)

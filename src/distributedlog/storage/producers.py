@@ -19,6 +19,19 @@ What `check` answers to a client, by what is known of its producer:
 A coordinator's batches have no sequences: only their epochs are checked.  What comes by replication or from
 the log itself was checked before and is never refused.  Sequences wrap from 2^31 - 1 to 0.
 
+What `check_marker` and `has_marker` answer to a coordinator's marker:
+
+| known                     | marker                                  | answer                        |
+|---------------------------|-----------------------------------------|-------------------------------|
+| nothing                   | any                                     | new                           |
+| a later epoch             | any                                     | InvalidProducerEpochError     |
+| a later coordinator epoch | any                                     | CoordinatorFencedError        |
+| the same epoch, open      | of a bumped epoch (transaction.version  | InvalidProducerEpochError: it |
+|                           | 2)                                      | ends an earlier transaction   |
+| the same epoch, open      | of the transaction's own epoch          | new                           |
+| the same epoch, not open  | of the same coordinator epoch           | written already               |
+| otherwise                 | any                                     | new                           |
+
 A check changes nothing.  The owner checks, writes, and then calls `append` or `append_marker`; so a write
 that fails leaves no trace.  It follows that one append to the log holds at most one batch of each client's
 producer, as Kafka's protocol demands.
@@ -222,6 +235,26 @@ class ProducerStates:
                 f"a marker for producer {header.producer_id} comes from coordinator epoch "
                 f"{marker.coordinator_epoch}; the current one is {state.coordinator_epoch}"
             )
+
+    def has_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, has_bumped_epoch: bool
+    ) -> bool:
+        """Returns whether this marker was the last word of its producer here: a repetition changes nothing.
+
+        `has_bumped_epoch`: the transaction that it ends was written in an earlier epoch than the marker's.
+        So a transaction that is open in the marker's own epoch is a later one, and the marker is late.
+        """
+        state = self._producers.get(producer_id)
+        if state is None or state.epoch != producer_epoch:
+            return False
+        if state.has_open_transaction:
+            if has_bumped_epoch:
+                raise InvalidProducerEpochError(
+                    f"a marker of epoch {producer_epoch} for producer {producer_id} is late: it is of a "
+                    f"transaction before the one that is open since offset {state.transaction_first_offset}"
+                )
+            return False
+        return state.coordinator_epoch == coordinator_epoch
 
     def append_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
         """Takes note of a marker that now is in the log; None if it ended a transaction without records."""

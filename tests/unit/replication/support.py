@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 
 from distributedlog.model.config import LogConfig
 from distributedlog.model.ids import Uuid
+from distributedlog.records.batch import read_header
 from distributedlog.records.record import decode_batch
 from distributedlog.replication.contract import ACKS_ALL, PartitionRead, PartitionSignals
 from distributedlog.replication.partition import Partition
+from distributedlog.replication.verifications import Verification
 from distributedlog.storage.append import AppendResult, Origin
 from distributedlog.storage.files import Files
 from tests.simulation.disk import SimDisk
@@ -65,7 +67,18 @@ def produce(partition: Partition, *numbers: int, acks: int = ACKS_ALL) -> Append
     return partition.append(batch_of([value_of(number) for number in numbers]), acks, NOW_MS)
 
 
+def confirm(partition: Partition, producer_id: int, producer_epoch: int = 0) -> Verification:
+    """Confirms a transaction as its coordinator would: its producer may append from now on."""
+    verification = partition.verifications.begin(producer_id, producer_epoch)
+    verification.is_confirmed = True
+    return verification
+
+
 def produce_data(partition: Partition, data: bytearray, origin: Origin = Origin.CLIENT) -> AppendResult:
+    """Appends a batch; one of a transaction is confirmed."""
+    header = read_header(data)
+    if header.is_transactional and not header.is_control:
+        confirm(partition, header.producer_id, header.producer_epoch)
     return partition.append(data, ACKS_ALL, NOW_MS, origin)
 
 

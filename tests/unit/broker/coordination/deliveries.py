@@ -21,6 +21,7 @@ from distributedlog.replication.partition import Partition
 from distributedlog.statemachine import Context, Producer, Result
 from distributedlog.storage.append import Origin
 from tests.unit.broker.partition_stage import Stage
+from tests.unit.replication.support import confirm
 
 DUE_MS = 5_000
 LOAD_AGAIN_MS = 1_000
@@ -161,6 +162,8 @@ class DeliveriesStage:
 
     def ask(self, request: Request) -> list[Outcome[States]]:
         told: list[Outcome[States]] = []
+        if isinstance(request, Promise) and request.transaction is not None:
+            confirm(self.partition, *request.transaction)
         self.host.submit(request, self.stage.clock.monotonic_ms() + 60_000, told.append)
         return told
 
@@ -185,6 +188,7 @@ class DeliveriesStage:
         if producer is None:
             batch = encode_batch([record])
         else:
+            confirm(self.partition, *producer)
             batch = encode_batch(
                 [record],
                 producer_id=producer.producer_id,

@@ -28,6 +28,7 @@ from tests.unit.broker.group_stage import (
     joined,
 )
 from tests.unit.broker.partition_stage import ME, OTHER
+from tests.unit.replication.support import confirm
 
 
 def records_of(partition: Partition) -> list[Record]:
@@ -279,6 +280,7 @@ def test_positions_committed_in_a_transaction_count_when_it_is_committed() -> No
     stage = GroupStage()
     partition = stage.stage[OFFSETS_TOPIC]
     for producer_id, offset in ((1, 10), (2, 20), (3, 30)):
+        confirm(partition, producer_id)
         partition.append(offset_batch(producer_id, offset), ACKS_ALL, 1, Origin.COORDINATOR)
     for producer_id, kind in ((1, ControlType.COMMIT), (2, ControlType.ABORT)):
         marker = encode_end_marker_batch(
@@ -296,6 +298,7 @@ def test_positions_of_a_transaction_that_was_open_at_the_load_count_when_it_is_c
     stage.commit(3)
     partition = stage.stage[OFFSETS_TOPIC]
     for producer_id, offset in ((1, 10), (2, 20)):
+        confirm(partition, producer_id)
         partition.append(offset_batch(producer_id, offset), ACKS_ALL, 1, Origin.COORDINATOR)
     stage.settle()
     for _ in range(2):  # what is held is read again
@@ -322,6 +325,7 @@ def test_a_commit_behind_those_of_a_transaction_outlives_its_end() -> None:
     stage = GroupStage()
     stage.settle()
     partition = stage.stage[OFFSETS_TOPIC]
+    confirm(partition, 1)
     partition.append(offset_batch(1, 10), ACKS_ALL, 1, Origin.COORDINATOR)
     stage.settle()
     stage.restart()

@@ -1,0 +1,70 @@
+"""Transactions that the coordinator has confirmed to be part of, on the leader of a partition.  Pure.
+
+No transactional batch begins a transaction in a log unless the transaction coordinator knows that this
+partition takes part in it: otherwise nobody would ever write its marker, and the last stable offset would
+stand still for good.  So before the first append of a transaction the coordinator is asked, which takes a
+while; what may happen meanwhile is why there is more to this than a flag.
+
+    begin      somebody asks the coordinator about (producer id, producer epoch)
+    confirm    it said yes: a batch of that producer and epoch may begin a transaction
+    release    who asked has appended, or gave up; the last one to do so takes the verification away
+    end        a marker was written: what was asked before it says nothing about what comes after it
+
+| order of events                         | what becomes of the batch                                      |
+|-----------------------------------------|----------------------------------------------------------------|
+| begin, confirm, append                  | appended                                                       |
+| begin, append                           | refused: nobody has confirmed it                               |
+| begin, end, confirm, append             | refused: the confirmation is of a transaction that has ended   |
+| begin, confirm, another epoch, append   | refused: it was another transaction that was confirmed         |
+
+Once a transaction is open in the log no verification is needed: its marker is yet to come.  All of this is
+soft state of one leadership; who leads next asks again.
+"""
+
+
+class Verification:
+    """A question to the coordinator, of one or more who wait for its answer."""
+
+    __slots__ = ("is_confirmed", "producer_epoch", "producer_id", "users")
+
+    def __init__(self, producer_id: int, producer_epoch: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.is_confirmed = False
+        self.users = 0
+
+
+class Verifications:
+    """The verifications of one partition, at most one for each producer id."""
+
+    __slots__ = ("_by_producer",)
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, Verification] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_producer)
+
+    def begin(self, producer_id: int, producer_epoch: int) -> Verification:
+        """Returns the verification of this producer and epoch: the one under way if there is any.  One of an
+        earlier epoch counts no more; whoever begins one releases it."""
+        found = self._by_producer.get(producer_id)
+        if found is None or found.producer_epoch != producer_epoch:
+            found = self._by_producer[producer_id] = Verification(producer_id, producer_epoch)
+        found.users += 1
+        return found
+
+    def is_confirmed(self, producer_id: int, producer_epoch: int) -> bool:
+        found = self._by_producer.get(producer_id)
+        return found is not None and found.is_confirmed and found.producer_epoch == producer_epoch
+
+    def release(self, verification: Verification) -> None:
+        verification.users -= 1
+        if not verification.users and self._by_producer.get(verification.producer_id) is verification:
+            del self._by_producer[verification.producer_id]
+
+    def end(self, producer_id: int) -> None:
+        self._by_producer.pop(producer_id, None)
+
+    def clear(self) -> None:
+        self._by_producer.clear()

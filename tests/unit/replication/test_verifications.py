@@ -1,0 +1,55 @@
+from distributedlog.replication.verifications import Verifications
+
+
+def test_only_a_confirmed_verification_of_the_very_epoch_counts() -> None:
+    verifications = Verifications()
+    asked = verifications.begin(7, 1)
+    assert not verifications.is_confirmed(7, 1)
+    asked.is_confirmed = True
+    assert verifications.is_confirmed(7, 1)
+    assert not verifications.is_confirmed(7, 0)
+    assert not verifications.is_confirmed(7, 2)
+    assert not verifications.is_confirmed(8, 1)
+
+
+def test_a_marker_ends_what_was_asked_before_it() -> None:
+    verifications = Verifications()
+    before = verifications.begin(7, 1)
+    verifications.end(7)
+    before.is_confirmed = True  # the response of before the marker comes late
+    assert not verifications.is_confirmed(7, 1)
+    after = verifications.begin(7, 1)
+    assert after is not before
+    verifications.release(before)
+    after.is_confirmed = True
+    assert verifications.is_confirmed(7, 1)
+
+
+def test_it_is_kept_until_the_last_one_who_asked_has_released_it() -> None:
+    verifications = Verifications()
+    first, second = verifications.begin(7, 1), verifications.begin(7, 1)
+    assert first is second
+    first.is_confirmed = True
+    verifications.release(first)
+    assert verifications.is_confirmed(7, 1)
+    verifications.release(second)
+    assert not verifications.is_confirmed(7, 1)
+    assert len(verifications) == 0
+
+
+def test_another_epoch_takes_the_place_of_the_one_before() -> None:
+    verifications = Verifications()
+    earlier = verifications.begin(7, 1)
+    earlier.is_confirmed = True
+    later = verifications.begin(7, 2)
+    assert not verifications.is_confirmed(7, 1)
+    verifications.release(earlier)
+    later.is_confirmed = True
+    assert verifications.is_confirmed(7, 2)
+
+
+def test_a_new_leadership_begins_without_any() -> None:
+    verifications = Verifications()
+    verifications.begin(7, 1).is_confirmed = True
+    verifications.clear()
+    assert not verifications.is_confirmed(7, 1)
