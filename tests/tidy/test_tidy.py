@@ -32,7 +32,7 @@ WITHOUT_MIRROR = {
     "gateway/_generated": "made by protoc",
     "protocol/messages": "schemas; tests/unit/protocol holds them against Kafka's, all in the same way",
 }
-PURE = ("model", "records", "protocol", "raft", "statemachine", "controller", "groups")
+PURE = ("model", "records", "protocol", "raft", "statemachine", "controller", "groups", "transactions")
 IN_MID_SENTENCE = re.compile(
     r"(After|Also|And|As|At|Because|Before|Behind|Between|Beyond|But|By|For|In|Into|Of|On|Or|Out|Since|Than|To|Up"
     r"|While|With)\b|\.\.\.|…"

@@ -33,7 +33,6 @@ from distributedlog.groups.consumer.groups import ConsumerGroups
 from distributedlog.groups.consumer.offset_checks import check_fetch
 from distributedlog.groups.consumer.sessions import OF_A_MEMBER
 from distributedlog.groups.consumer.topics import NO_TOPICS, Topics
-from distributedlog.groups.deadlines import Deadlines
 from distributedlog.groups.directory import Directory
 from distributedlog.groups.member_bytes import MemberBytes
 from distributedlog.groups.offset_manager import OffsetManager
@@ -75,6 +74,7 @@ from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import InvalidGroupIdError, MalformedMessageError, UnknownMemberError
 from distributedlog.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue
 from distributedlog.statemachine import Context, Result
+from distributedlog.statemachine.deadlines import Deadlines
 
 GroupResult = Result[GroupRecord, Reply, DeferredReply]
 Tick = Result[GroupRecord, None, DeferredReply]

@@ -9,11 +9,11 @@ from enum import Enum
 from typing import NamedTuple
 
 from distributedlog.groups.config import GroupConfig
-from distributedlog.groups.deadlines import Deadlines
 from distributedlog.groups.member_bytes import MemberBytes
 from distributedlog.groups.records import GroupRecord, size_bounds
 from distributedlog.groups.requests import DeferredReply, JoinReply, SyncReply
 from distributedlog.model.errors import DlogError, RecordTooLargeError
+from distributedlog.statemachine.deadlines import Deadlines
 
 
 class Timer(Enum):

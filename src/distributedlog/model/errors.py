@@ -103,6 +103,38 @@ class CoordinatorFencedError(DlogError):
     code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
+class ProducerFencedError(DlogError):
+    """Another producer has the transactional id now, or the coordinator has ended the transaction itself."""
+
+    code = ErrorCode.PRODUCER_FENCED
+
+
+class InvalidProducerIdMappingError(DlogError):
+    """The transactional id is not known, or has another producer id."""
+
+    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+class ConcurrentTransactionsError(DlogError):
+    """The transaction before is still being ended: to be tried again."""
+
+    code = ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+class InvalidTransactionTimeoutError(DlogError):
+    code = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+class TransactionAbortableError(DlogError):
+    """The transaction cannot go on, but the producer can: it has to abort it."""
+
+    code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class TransactionalIdNotFoundError(DlogError):
+    code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
 # --- the log -----------------------------------------------------------------------------------
 
 

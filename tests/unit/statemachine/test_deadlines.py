@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.groups.deadlines import SPARE_ENTRIES, Deadlines
+from distributedlog.statemachine.deadlines import SPARE_ENTRIES, Deadlines
 
 Step = tuple[str, int, int]
 STEPS = st.lists(

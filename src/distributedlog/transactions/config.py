@@ -1,0 +1,25 @@
+"""The bounds within which transactions live."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from distributedlog.model.config import DAY_MS, HOUR_MS, MINUTE_MS
+
+TRANSACTIONAL_ID_BYTES_MAX: Final = 10_000
+"""Well below the 32,767 bytes that the record format can hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionConfig:
+    timeout_ms_max: int = 15 * MINUTE_MS
+    """The longest timeout that a producer may ask for."""
+    id_expiration_ms: int = 7 * DAY_MS
+    """How long a transactional id is kept that nothing is done with."""
+    id_expiration_check_ms: int = 1 * HOUR_MS
+    ids_max: int = 100_000
+    """The transactional ids of one partition of the topic."""
+    entry_bytes_max: int = 1_000_000
+    """What one record may take: the topic's `max.message.bytes`, less a little."""
+
+    def with_entry_bytes_max(self, entry_bytes_max: int) -> "TransactionConfig":
+        return replace(self, entry_bytes_max=entry_bytes_max)
