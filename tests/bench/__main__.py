@@ -22,6 +22,7 @@ SECTIONS = {
     "protocol": ("tests.bench.protocol",),
     "control": ("tests.bench.control",),
     "broker": ("tests.bench.broker",),
+    "cluster": ("tests.bench.cluster",),
     "groups": ("tests.bench.groups",),
     "hostile": ("tests.bench.hostile",),
     "flat": ("tests.bench.flat",),

@@ -103,18 +103,26 @@ class Ours:
 class Kafka:
     name = "Kafka"
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        node_id: int = 1,
+        control_ports: Mapping[int, int] | None = None,
+    ) -> None:
+        """`control_ports` are those of all voters of a cluster, by node; without them it is the only one."""
         self._classpath = f"{HOME}:{fetch_kafka()}/*"
         directory.mkdir(parents=True)
-        self.port, control = free_port(), free_port()
+        self.port, control = free_port(), (control_ports or {}).get(node_id) or free_port()
         self._config, self._log = directory / "server.properties", directory / "log"
         all_settings = {
             "process.roles": "broker,controller",
-            "node.id": "1",
+            "node.id": str(node_id),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{control}",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{control}",
+            **_quorum(control, control_ports),
             "offsets.topic.replication.factor": "1",
             "log.dirs": str(directory / "data"),
             **SHARED,
@@ -123,7 +131,8 @@ class Kafka:
         self._config.write_text("".join(f"{name}={value}\n" for name, value in all_settings.items()))
         self._process: subprocess.Popen[bytes] | None = None
         command = self._java("kafka.tools.StorageTool")
-        command += ["format", "-t", CLUSTER_ID, "-c", str(self._config), "--standalone"]
+        command += ["format", "-t", CLUSTER_ID, "-c", str(self._config)]
+        command += [] if control_ports else ["--standalone"]
         subprocess.run(command, check=True, capture_output=True)
 
     def _java(self, main: str) -> list[str]:
@@ -152,6 +161,13 @@ class Kafka:
                 self._process.kill()
                 self._process.wait()
             self._process = None
+
+
+def _quorum(control: int, control_ports: Mapping[int, int] | None) -> dict[str, str]:
+    if control_ports is None:
+        return {"controller.quorum.bootstrap.servers": f"127.0.0.1:{control}"}
+    voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in control_ports.items())
+    return {"controller.quorum.voters": voters}
 
 
 def fetch_kafka() -> Path:

@@ -10,7 +10,8 @@ it can on a request, so that the other core is the broker's:
     paced     single requests at a fixed rate, timed from when each was due, not from when it could be sent:
               a broker that stalls makes all that wait late
 
-Connection n talks to partition n.  The broker's CPU seconds are those of its process, all threads.
+Connection n talks to partition n, to the broker that leads it.  The brokers' CPU seconds are those of their
+processes, all threads.
 """
 
 import json
@@ -50,6 +51,10 @@ class Load:
     port: int
     pid: int
     topic: str
+    ports: tuple[int, ...] = ()
+    """Of a cluster: where partition n is led; empty where one broker leads all."""
+    pids: tuple[int, ...] = ()
+    """Of a cluster: all its processes; empty where `pid` is the only one."""
     record_bytes: int
     batch_records: int = 1
     connections: int = 4
@@ -63,6 +68,12 @@ class Load:
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
+
+    def connect(self, partition: int) -> socket.socket:
+        return connect(self.ports[partition] if self.ports else self.port)
+
+    def cpu_seconds(self) -> float:
+        return sum(map(cpu_seconds, self.pids or (self.pid,)))
 
 
 class Outcome(NamedTuple):
@@ -131,7 +142,7 @@ class ProduceLane:
 
     def __init__(self, load: Load, partition: int, batch: bytes) -> None:
         frame = produce_frame(load.topic, partition, batch, load.acks)
-        self.socket = connect(load.port)
+        self.socket = load.connect(partition)
         self.socket.setblocking(False)
         self.frame_bytes = len(frame)
         # One frame more than the window, so that a slice of it never wraps around.
@@ -185,7 +196,7 @@ def produce(load: Load) -> Outcome:
         events.register(lane.socket.fileno(), select.EPOLLIN | select.EPOLLOUT)
     lane_requests_max = load.bytes_max // len(batch) // len(lanes)
     waiting = load.window * len(lanes)
-    cpu_before, started = cpu_seconds(load.pid), time.perf_counter()
+    cpu_before, started = load.cpu_seconds(), time.perf_counter()
     while waiting:
         may_begin = time.perf_counter() - started < load.seconds
         for number, event in events.poll(TIMEOUT_SECONDS):
@@ -203,7 +214,7 @@ def produce(load: Load) -> Outcome:
                 events.modify(number, select.EPOLLIN | (select.EPOLLOUT if lane.unsent else 0))
     seconds = time.perf_counter() - started
     requests = sum(lane.answered for lane in lanes.values())
-    return Outcome(requests, requests * len(batch), seconds, cpu_seconds(load.pid) - cpu_before)
+    return Outcome(requests, requests * len(batch), seconds, load.cpu_seconds() - cpu_before)
 
 
 # --- consume -----------------------------------------------------------------------------------
@@ -220,7 +231,7 @@ class ConsumeLane:
         request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50 * 1024 * 1024, topics=[topic])
         self._frame = bytearray(join_parts(encode_request(request, FETCH_VERSION, 1, "bench")))
         self._offset_at = self._frame.index(_OFFSET.pack(_SOME_OFFSET))
-        self.socket = connect(load.port)
+        self.socket = load.connect(partition)
         self._load, self._batch_bytes = load, batch_bytes
         # Behind size, correlation id, tags and throttle time.
         self._code_at = 4 + 4 + 1 + 4
@@ -290,7 +301,7 @@ def consume(load: Load) -> Outcome:
         lane = ConsumeLane(load, partition, batch_bytes)
         lanes[lane.socket.fileno()] = lane
         events.register(lane.socket.fileno(), select.EPOLLIN)
-    cpu_before, started = cpu_seconds(load.pid), time.perf_counter()
+    cpu_before, started = load.cpu_seconds(), time.perf_counter()
     for lane in lanes.values():
         lane.ask()
     waiting = len(lanes)
@@ -308,7 +319,7 @@ def consume(load: Load) -> Outcome:
         sum(lane.answered for lane in lanes.values()),
         sum(lane.data_bytes for lane in lanes.values()),
         seconds,
-        cpu_seconds(load.pid) - cpu_before,
+        load.cpu_seconds() - cpu_before,
     )
 
 
@@ -317,13 +328,13 @@ def consume(load: Load) -> Outcome:
 
 def paced(load: Load) -> Outcome:
     batch = batch_of(load)
-    sockets = [connect(load.port) for _ in range(load.connections)]
+    sockets = [load.connect(partition) for partition in range(load.connections)]
     frames = [produce_frame(load.topic, n, batch, load.acks) for n in range(load.connections)]
     due: dict[socket.socket, list[float]] = {each: [] for each in sockets}
     code_at = produce_code_at(load.topic)
     latencies: list[float] = []
     count, sent = int(load.rate * load.seconds), 0
-    cpu_before, started = cpu_seconds(load.pid), time.perf_counter()
+    cpu_before, started = load.cpu_seconds(), time.perf_counter()
     while len(latencies) < count:
         now = time.perf_counter()
         while sent < count and (due_at := started + sent / load.rate) <= now:
@@ -342,7 +353,7 @@ def paced(load: Load) -> Outcome:
                 position += 4 + _SIZE.unpack_from(answers, position)[0]
                 latencies.append(now - due[lane].pop(0))
     seconds = time.perf_counter() - started
-    cpu = cpu_seconds(load.pid) - cpu_before
+    cpu = load.cpu_seconds() - cpu_before
     latencies.sort()
     p50, p99 = latencies[count // 2] * 1000, latencies[count * 99 // 100] * 1000
     return Outcome(count, count * len(batch), seconds, cpu, p50, p99)

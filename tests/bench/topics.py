@@ -41,13 +41,30 @@ def delete_topics(bootstrap: str, *names: str) -> None:
     asyncio.run(delete())
 
 
+def leader_ports(bootstrap: str, topic: str) -> tuple[int, ...]:
+    """The ports at which the partitions of a topic are led, in their order."""
+
+    async def look() -> tuple[int, ...]:
+        async with Admin.connect(bootstrap) as admin:
+            (view,) = await admin.describe_topics([topic])
+            brokers = admin.cluster.view.brokers
+            return tuple(brokers[each.leader_id].address.port for each in view.partitions)
+
+    return asyncio.run(look())
+
+
 @contextmanager
 def topic_on(
-    bootstrap: str, prefix: str, partitions: int, configs: Mapping[str, str] | None = None
+    bootstrap: str,
+    prefix: str,
+    partitions: int,
+    configs: Mapping[str, str] | None = None,
+    *,
+    replication_factor: int = 1,
 ) -> Iterator[str]:
     """A topic for the length of a block: a case that fails leaves none behind.  Its name was never used."""
     name = f"{prefix}-{next(_NUMBERS)}"
-    make_topics(bootstrap, NewTopic(name, partitions, 1, configs or {}))
+    make_topics(bootstrap, NewTopic(name, partitions, replication_factor, configs or {}))
     try:
         yield name
     finally:
