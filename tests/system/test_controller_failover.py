@@ -147,7 +147,7 @@ def test_what_is_acknowledged_stays_while_controllers_are_killed_and_stopped(tmp
             assert not problems(stream.topics, view)
         assert views[0] == views[1] == views[2], "the brokers do not agree"
         assert statistics.median(gaps) < 10, "failing over takes for ever"
-        assert cluster.stop() == 0
+        assert cluster.stop() == 0, cluster.lines
 
 
 def test_no_election_without_a_fault_while_the_machine_is_busy(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_no_election_without_a_fault_while_the_machine_is_busy(tmp_path: Path) -
         print(f"{CALM_SECONDS} s with every core saturated: {done} changes, terms {before} -> {after}")
         assert before == after
         assert active_controller(cluster)["id"] == controller
-        assert cluster.stop() == 0
+        assert cluster.stop() == 0, cluster.lines
     assert done > CALM_SECONDS
 
 

@@ -402,5 +402,7 @@ def controller_config(settings: NodeSettings, identity: Identity) -> ControllerC
         cluster_id=identity.cluster_id,
         bootstrap_group_level=GROUP_LEVEL_CONSUMER,
         cluster_settings=settings.cluster_settings,
+        # Who stores partitions is not known yet; usually it is the voters, or more than they are.
+        brokers_expected=len(settings.controller_quorum_voters),
         leader_balance_interval_ms=settings.leader_balance_interval_s * SECOND_MS,
     )

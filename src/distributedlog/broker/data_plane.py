@@ -278,7 +278,9 @@ class DataPlane:
             timeout_ms=settings.request_timeout_ms,
         )
         self._metrics.add_source(
-            ReplicationMetrics(self.partitions, self._fetchers, self._isr_changes).families
+            ReplicationMetrics(
+                self.partitions, self._fetchers, self._isr_changes, lambda: view.image, self._clock
+            ).families
         )
 
     def _new_coordinators(self, view: MetadataView, lease: CoordinatorLease) -> "GroupCoordinators":

@@ -88,6 +88,9 @@ class ControllerConfig:
     """Likewise, of the feature `group.version`."""
     cluster_settings: Mapping[str, str] = field(default_factory=dict)
     """What a cluster gets that lacks them, of the settings of the whole cluster; else they have defaults."""
+    brokers_expected: int = 1
+    """How many brokers a cluster will have that this controller is the first of: it is formatted to replicate
+    over as many."""
     leader_balance_interval_ms: int = 300 * SECOND_MS
     elections_per_balance_max: int = 1_000
     partitions_max: int = 16_000

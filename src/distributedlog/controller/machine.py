@@ -52,6 +52,7 @@ from distributedlog.controller.requests import (
     failure,
 )
 from distributedlog.controller.snapshots import decode_snapshot, encode_snapshot
+from distributedlog.model.cluster_settings import find_replication_defaults
 from distributedlog.model.config import SECOND_MS
 from distributedlog.model.errors import (
     ConsensusError,
@@ -96,8 +97,13 @@ class ControllerMachine:
         self._sessions.restart(self.image, context.now_ms, context.next_offset)
         self._balance_ms = context.now_ms + self.config.leader_balance_interval_ms
         elected = ControllerElected(controller_id=self.config.controller_id, epoch=context.epoch)
-        common = settle_cluster_settings(self.image, self.config.cluster_settings)
         if not self.image.cluster_id:
+            # Only a new cluster: one that exists goes on as it was.
+            given = {
+                **find_replication_defaults(self.config.brokers_expected),
+                **self.config.cluster_settings,
+            }
+            common = settle_cluster_settings(self.image, given)
             level = self.config.bootstrap_level
             first: list[Message] = [FeatureLevelSet(name=METADATA_FEATURE, feature_level=level)]
             if self.config.bootstrap_group_level:
@@ -109,6 +115,7 @@ class ControllerMachine:
             raise ConsensusError(
                 f"the log is of the cluster {self.image.cluster_id}, this node of {self.config.cluster_id}"
             )
+        common = settle_cluster_settings(self.image, self.config.cluster_settings)
         image = self.image.apply(common, context.next_offset, level_max=self.config.level_max)
         # With a minimum that was not in the log before, eligibility is judged anew.
         settled = sweep(image, lambda each: is_leaderless(each) or bool(common and each.elr))

@@ -214,9 +214,16 @@ def _assigned_by_count(image: MetadataImage, chance: Chance, topic: NewTopic, ro
     if count == 0 or count < AS_CONFIGURED:
         raise InvalidPartitionsError(f"{count} partitions are impossible")
     count = read_cluster_setting(image, NUM_PARTITIONS) if count == AS_CONFIGURED else count
-    factor = read_cluster_setting(image, DEFAULT_REPLICATION_FACTOR) if factor == AS_CONFIGURED else factor
     room.check(topic.name, count)
-    return place(candidates(image), count, factor, chance)
+    brokers = candidates(image)
+    if factor == AS_CONFIGURED:
+        factor = read_cluster_setting(image, DEFAULT_REPLICATION_FACTOR)
+        if factor > len(brokers):
+            raise InvalidReplicationFactorError(
+                f"{DEFAULT_REPLICATION_FACTOR} is {factor}, and {len(brokers)} brokers can take a replica: "
+                "start more, or ask for fewer replicas"
+            )
+    return place(brokers, count, factor, chance)
 
 
 def _new_partitions(

@@ -4,6 +4,9 @@ If a leader and the controller believed different values of `min.insync.replicas
 the other thinks cannot be committed; so there is one value, in the metadata log, for everybody: that of all
 brokers (the broker resource without a name), written when the cluster is formatted.  What a topic itself says
 comes before it, where topics have the setting.  A single broker has no value of its own for any of these.
+
+The default of a setting is that of one broker, and of clusters that were formatted before it was there.  A
+new cluster of several is formatted to replicate (`find_replication_defaults`).
 """
 
 from collections.abc import Mapping
@@ -21,6 +24,9 @@ OFFSETS_TOPIC_PARTITIONS: Final = "offsets.topic.num.partitions"
 OFFSETS_TOPIC_REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
 OFFSETS_TOPIC_SEGMENT_BYTES: Final = "offsets.topic.segment.bytes"
 BROKER_SESSION_TIMEOUT: Final = "broker.session.timeout.ms"
+FLUSH_ON_COMMIT: Final = "log.flush.on.commit"
+REPLICAS_WANTED: Final = 3
+"""So many replicas a partition has where nobody says otherwise, if there are as many brokers."""
 
 
 class ClusterSetting(NamedTuple):
@@ -55,7 +61,23 @@ CLUSTER_SETTINGS: Final[Mapping[str, ClusterSetting]] = {
         ClusterSetting(OFFSETS_TOPIC_PARTITIONS, 50, low=1, high=10_000),
         ClusterSetting(OFFSETS_TOPIC_REPLICATION_FACTOR, 1, low=1, high=1_000),
         ClusterSetting(OFFSETS_TOPIC_SEGMENT_BYTES, 100 * MIB, low=1 * MIB),
+        # What a replica counts as stored decides what is committed: all replicas must mean the same by it.
+        ClusterSetting(FLUSH_ON_COMMIT, True),
         # A broker that is not heard counts on not being fenced before: it cannot learn of less in time.
         ClusterSetting(BROKER_SESSION_TIMEOUT, 9 * SECOND_MS, low=100, high=60 * MINUTE_MS, is_dynamic=False),
     )
 }
+
+
+def find_replication_defaults(brokers: int) -> dict[str, str]:
+    """The settings with which a new cluster of so many brokers replicates.
+
+    One replica may be missing and acks=all is still acknowledged: by two where there are three.  Of two
+    brokers one must do alone: to want both would stop writing whenever one of them restarts.
+    """
+    replicas = max(1, min(REPLICAS_WANTED, brokers))
+    return {
+        DEFAULT_REPLICATION_FACTOR: str(replicas),
+        OFFSETS_TOPIC_REPLICATION_FACTOR: str(replicas),
+        MIN_INSYNC_REPLICAS: str(max(1, replicas - 1)),
+    }

@@ -101,6 +101,8 @@ class LeaderView:
         self.proposal: IsrProposal | None = None
         self.is_under_min_isr = False
         """Fewer are in sync than acks=all wants."""
+        self.is_at_min_isr = False
+        """Just as many are in sync as acks=all wants, and there are replicas more."""
         self._min_insync_replicas = min_insync_replicas
         self._counted: tuple[Follower, ...] = ()
         self.set_replicas(replicas, isr, now_ms)
@@ -127,7 +129,9 @@ class LeaderView:
         if self.proposal is not None:
             members.update(self.proposal.isr)
         self._counted = tuple(self.followers[each] for each in members if each in self.followers)
-        self.is_under_min_isr = len(self.isr) < min(self._min_insync_replicas, len(self.replicas))
+        wanted = min(self._min_insync_replicas, len(self.replicas))
+        self.is_under_min_isr = len(self.isr) < wanted
+        self.is_at_min_isr = len(self.isr) == wanted < len(self.replicas)
 
     # --- what is committed ---------------------------------------------------------------------
 

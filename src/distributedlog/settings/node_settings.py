@@ -48,6 +48,7 @@ REQUIRED: Final = "required"
 OPTIONAL: Final = "optional"
 ASSIGNORS: Final = ("uniform", "range")
 MIGRATIONS: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
+REPLICAS_BY_VOTERS: Final = "as many as nodes vote, at most 3"
 LOG_FORMATS: Final = ("console", "json")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 CLUSTER_ID_LENGTH_MAX: Final = 100
@@ -231,11 +232,12 @@ class NodeSettings:
     )
     num_partitions: int = _cluster_wide("num.partitions", "Of a topic that is created without a count.")
     default_replication_factor: int = _cluster_wide(
-        "default.replication.factor", "Of a topic that is created without one."
-    )
+        "default.replication.factor", "Of a topic that is created without one.",
+        default_text=REPLICAS_BY_VOTERS,
+    )  # fmt: skip
     min_insync_replicas: int = _cluster_wide(
         "min.insync.replicas", "How many replicas must have a record before acks=all is acknowledged.",
-        topic_name="min.insync.replicas",
+        topic_name="min.insync.replicas", default_text="2 if three or more nodes vote, else 1",
     )  # fmt: skip
     unclean_leader_election: bool = _cluster_wide(
         "unclean.leader.election.enable",
@@ -273,6 +275,7 @@ class NodeSettings:
         "offsets.topic.replication.factor",
         "Of the same; at most as many as there are brokers.",
         kind=Kind.SHORT,
+        default_text=REPLICAS_BY_VOTERS,
     )
     offsets_topic_segment_bytes: int = _cluster_wide(
         "offsets.topic.segment.bytes", "Of the same: how large its segments grow."
@@ -457,8 +460,12 @@ class NodeSettings:
 
     @property
     def cluster_settings(self) -> dict[str, str]:
-        """What a cluster is formatted with by this node, of the settings of the whole cluster."""
-        return {name: self.spelled(name) or "" for name in CLUSTER_SETTINGS}
+        """What this node was given of the settings of the whole cluster."""
+        return {
+            name: self.spelled(name) or ""
+            for name, common in CLUSTER_SETTINGS.items()
+            if name in self.sources or self.spelled(name) != common.default_text
+        }
 
     def spelled(self, name: str) -> str | None:
         """The value in force, as the text that would be read as it."""
@@ -504,6 +511,7 @@ def _log_settings() -> Iterator[Setting]:
             high=facts.get("high"),
             choices=facts.get("choices", ()),
             is_dynamic=True,
+            is_cluster_wide=name in CLUSTER_SETTINGS,
             is_log=True,
             topic_name=topic_name,
             synonyms=_SYNONYMS.get(name, ()),

@@ -48,6 +48,39 @@ def test_a_new_cluster_has_a_record_of_each() -> None:
     assert stage.replayed() == stage.image
 
 
+@pytest.mark.parametrize(
+    ("brokers", "replicas", "min_isr"), [(0, 1, 1), (1, 1, 1), (2, 2, 1), (3, 3, 2), (7, 3, 2)]
+)
+def test_a_new_cluster_is_formatted_to_replicate_over_the_brokers_it_will_have(
+    brokers: int, replicas: int, min_isr: int
+) -> None:
+    stage = Stage(config(brokers_expected=brokers))
+    assert read_cluster_setting(stage.image, "default.replication.factor") == replicas
+    assert read_cluster_setting(stage.image, "offsets.topic.replication.factor") == replicas
+    assert min_insync_replicas(stage.image, "any") == min_isr
+    assert stage.replayed() == stage.image
+
+
+def test_what_was_given_comes_before_what_a_cluster_of_so_many_brokers_would_have() -> None:
+    stage = Stage(config(brokers_expected=3, default_replication_factor=1))
+    assert read_cluster_setting(stage.image, "default.replication.factor") == 1
+    assert read_cluster_setting(stage.image, "offsets.topic.replication.factor") == 3
+
+
+def test_a_cluster_of_before_goes_on_with_one_replica() -> None:
+    """Its brokers may be of a version that does not replicate: more is for its owner to ask for."""
+    stage = Stage()
+    of_before = [
+        ConfigChanged(resource_type=ResourceType.BROKER, resource_name="", name=name, value=None)
+        for name in CLUSTER_SETTINGS
+    ]
+    stage.log.append(stage.machine._at_level(of_before))
+    stage.failover(config(brokers_expected=3))
+    assert set(of_cluster(stage.image)) == set(CLUSTER_SETTINGS)
+    assert read_cluster_setting(stage.image, "default.replication.factor") == 1
+    assert min_insync_replicas(stage.image, "any") == 1
+
+
 def test_the_next_controller_has_the_clusters_values_whatever_it_was_started_with() -> None:
     stage = Stage(config(min_insync_replicas=2, num_partitions=4))
     stage.failover(config(min_insync_replicas=1, num_partitions=9, broker_session_timeout_ms=500))

@@ -26,6 +26,7 @@ from distributedlog.broker.net.context import RequestContext
 from distributedlog.broker.net.dispatch import HandlerResponse, handles
 from distributedlog.controller.cluster_settings import read_cluster_setting
 from distributedlog.controller.image import MetadataImage
+from distributedlog.controller.placement import candidates
 from distributedlog.controller.requests import CreateTopicsRequest, NewTopic, TopicsReply
 from distributedlog.groups.placement import partition_of
 from distributedlog.model.cluster_settings import (
@@ -46,6 +47,7 @@ from distributedlog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from distributedlog.broker.services import Services
+    from distributedlog.settings.node_settings import NodeSettings
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +121,10 @@ def _locate_leader(image: MetadataImage, topic_name: str, key: str, listener: st
 async def _create_and_locate(
     services: "Services", request: FindCoordinatorRequest, context: RequestContext
 ) -> Message:
-    wanted = CreateTopicsRequest((_describe_offsets_topic(services),))
+    topic = _describe_offsets_topic(services)
+    if topic is None:
+        return _locate_all(services, request, context)
+    wanted = CreateTopicsRequest((topic,))
     try:
         reply = await forward(services, context, wanted, TopicsReply, CREATION_MS_MAX)
     except DlogError as error:
@@ -131,20 +136,30 @@ async def _create_and_locate(
     return _locate_all(services, request, context)
 
 
-def _describe_offsets_topic(services: "Services") -> NewTopic:
+def _describe_offsets_topic(services: "Services") -> NewTopic | None:
+    """Returns None while brokers have yet to register: a topic keeps the replicas it is created with."""
     image = services.metadata.image
-    live = sum(not broker.fenced for broker in image.brokers.values())
+    registered = len(candidates(image))
     factor = read_cluster_setting(image, OFFSETS_TOPIC_REPLICATION_FACTOR)
+    if registered < min(factor, _count_voting_brokers(services.settings)):
+        logger.info("%s is not created yet: %d of %d brokers are there", OFFSETS_TOPIC, registered, factor)
+        return None
     return NewTopic(
         name=OFFSETS_TOPIC,
         num_partitions=read_cluster_setting(image, OFFSETS_TOPIC_PARTITIONS),
-        replication_factor=max(1, min(factor, live)),
+        replication_factor=max(1, min(factor, registered)),
         configs=(
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),
             ("segment.bytes", str(read_cluster_setting(image, OFFSETS_TOPIC_SEGMENT_BYTES))),
         ),
     )
+
+
+def _count_voting_brokers(settings: "NodeSettings") -> int:
+    """The brokers that there will be for sure: where a broker votes, so do the others that stand beside it.
+    Voters that only vote say nothing of brokers."""
+    return len(settings.controller_quorum_voters) if settings.is_controller else 1
 
 
 def _make_response(

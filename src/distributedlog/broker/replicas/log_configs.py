@@ -1,7 +1,8 @@
 """The settings that are in force for a topic's logs on this broker.
 
 A setting is the topic's own, else what was changed while running (`DynamicConfigs`; under Kafka's names for
-brokers: `log.retention.ms`), else what the node was started with.  The controller checks a topic's
+brokers: `log.retention.ms`), else what the node was started with; where the whole cluster has one value
+(`model.cluster_settings`) what the node was started with does not count.  The controller checks a topic's
 settings before they are stored, but not all of a broker's: one that cannot be is passed over, with a warning.
 """
 
@@ -13,6 +14,7 @@ from distributedlog.controller.configs import (
     DynamicConfigs,
 )
 from distributedlog.controller.image import MetadataImage, ResourceType
+from distributedlog.model.cluster_settings import CLUSTER_SETTINGS
 from distributedlog.model.config import LogConfig
 from distributedlog.model.errors import ConfigError
 from distributedlog.settings.log_settings import LOG_SETTING_NAMES
@@ -32,6 +34,8 @@ class LogConfigs:
     def _with_broker_settings(self, log: LogConfig) -> LogConfig:
         properties = log.to_properties()
         for name, broker_name in LOG_SETTING_NAMES.items():
+            if broker_name in CLUSTER_SETTINGS:
+                properties[name] = CLUSTER_SETTINGS[broker_name].default_text
             given = (value for value, _ in self._dynamic.values(broker_name))
             usable = (value for value in given if _is_usable(name, broker_name, value))
             properties[name] = next(usable, properties[name])

@@ -10,6 +10,7 @@ from distributedlog.cli.cluster.problems import (
     Problem,
     Severity,
     find_broker_problems,
+    find_internal_topic_problems,
     find_quorum_problems,
     find_topic_problems,
 )
@@ -39,6 +40,7 @@ def health(only_critical: bool, bootstrap: str, timeout_seconds: float, output: 
         facts = await gather_facts(admin)
         problems = [
             *find_topic_problems(facts.topics, await _min_isr(admin, facts)),
+            *find_internal_topic_problems(facts.view, facts.topics),
             *find_broker_problems(facts.view, facts.topics, facts.directories),
             *find_quorum_problems(facts.quorum),
         ]

@@ -5,6 +5,7 @@
 | `offline`                | a partition has no leader                                 | critical |
 | `below_min_isr`          | too few in sync for acks=all                              | critical |
 | `under_replicated`       | not all replicas are in sync                              | warning  |
+| `few_replicas`           | an internal topic has fewer replicas than brokers allow   | warning  |
 | `broker_unreachable`     | a broker that the cluster names, or replicas are on       | critical |
 | `log_dir_failed`         | a broker says that a directory is out of use              | critical |
 | `disk_full`              | less than a twentieth of a disk is free                   | warning  |
@@ -22,6 +23,7 @@ from typing import Final, NamedTuple
 from distributedlog.client.admin.cluster import QuorumReplica, QuorumView
 from distributedlog.client.admin.log_dirs import LogDirView
 from distributedlog.client.view import NO_NODE, ClusterView, PartitionView, TopicView
+from distributedlog.model.cluster_settings import REPLICAS_WANTED
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError, UnsupportedVersionError
 
@@ -81,6 +83,22 @@ def _find_partition_problems(subject: str, partition: PartitionView, min_isr: in
             f"{where}",
             f"look at broker {_spelled(missing)}: it is down, or falls behind",
         )
+
+
+def find_internal_topic_problems(view: ClusterView, topics: tuple[TopicView, ...]) -> Iterator[Problem]:
+    """Yields the internal topics that would not outlive a broker, though there are brokers enough."""
+    wanted = min(REPLICAS_WANTED, len(view.brokers))
+    for topic in topics:
+        fewest = min((len(each.replicas) for each in topic.partitions), default=wanted)
+        if topic.is_internal and fewest < wanted:
+            yield Problem(
+                Severity.WARNING,
+                "few_replicas",
+                topic.name,
+                f"has partitions with {fewest} replica(s), and there are {len(view.brokers)} brokers",
+                "groups and transactions on them stop with their broker; a topic keeps the replicas it was "
+                "created with",
+            )
 
 
 def find_broker_problems(

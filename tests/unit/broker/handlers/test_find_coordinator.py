@@ -7,6 +7,8 @@ from distributedlog.groups.placement import partition_of
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from distributedlog.settings.addresses import Voter
+from distributedlog.settings.node_settings import NodeSettings
 from tests.unit.broker.handlers.admin_stage import Broker, versions_of
 
 EVERY = versions_of(FindCoordinatorRequest)
@@ -59,6 +61,31 @@ def test_the_topic_is_made_once_as_the_settings_say_and_with_no_more_replicas_th
     assert settings["segment.bytes"] == str(100 * 1024 * 1024)
     ask(broker, 0, 4, "b")
     assert broker.image.topic_named(OFFSETS_TOPIC) == topic
+
+
+def test_a_fenced_broker_has_a_replica_of_the_topic_too() -> None:
+    """It comes back, and the topic keeps the replicas it is made with."""
+    broker = Broker(1, 2, 3, **SETTINGS)
+    broker.silence(3)
+    ask(broker, 0, 4, "a")
+    topic = broker.image.topic_named(OFFSETS_TOPIC)
+    assert topic is not None
+    assert {len(each.replicas) for each in topic.partitions.values()} == {3}
+
+
+def test_the_topic_is_not_made_before_the_brokers_that_vote_have_registered() -> None:
+    voters = tuple(Voter(node, "127.0.0.1", 9093 + node) for node in (1, 2, 3))
+    broker = Broker(1, 2, settings=NodeSettings(controller_quorum_voters=voters), **SETTINGS)
+    assert ask(broker, 0, 3, "a").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert broker.image.topic_named(OFFSETS_TOPIC) is None
+    broker.join(3)
+    assert ask(broker, 0, 3, "a").error_code == ErrorCode.NONE
+
+
+def test_voters_that_store_nothing_say_nothing_of_how_many_brokers_there_will_be() -> None:
+    voters = tuple(Voter(node, "127.0.0.1", 9093 + node) for node in (7, 8, 9))
+    settings = NodeSettings(controller_quorum_voters=voters, process_roles=frozenset({"broker"}))
+    assert ask(Broker(1, settings=settings, **SETTINGS), 0, 3, "a").error_code == ErrorCode.NONE
 
 
 def test_a_partition_without_a_leader_has_no_coordinator_for_now() -> None:

@@ -93,7 +93,9 @@ def test_acks_all_is_answered_when_the_batch_is_synced_and_not_before(tmp_path: 
 
 
 def test_acks_all_is_answered_at_once_where_the_topic_does_not_wait_for_the_disk(tmp_path: Path) -> None:
-    with data_broker(tmp_path, log=LogConfig(flush_on_commit=False)) as broker:
+    with data_broker(tmp_path) as broker:
+        broker.metadata.configure(ResourceType.TOPIC, "t", "flush.on.commit", "false")
+        broker.follow()
         assert broker.produce(batch_of([value_of(1)]), acks=-1).base_offset == 0
 
 

@@ -4,6 +4,7 @@ from distributedlog.cli.cluster.problems import (
     Problem,
     Severity,
     find_broker_problems,
+    find_internal_topic_problems,
     find_quorum_problems,
     find_topic_problems,
 )
@@ -56,6 +57,22 @@ def test_too_few_in_sync_for_acks_all_is_critical_and_fewer_than_all_is_not() ->
 
 def test_no_more_are_needed_than_there_are_replicas() -> None:
     assert judged(topic(1, (1,), (1,)), 2) == []
+
+
+def test_an_internal_topic_with_fewer_replicas_than_there_could_be_is_told() -> None:
+    def offsets(*replicas: int) -> tuple[TopicView, ...]:
+        partitions = (PartitionView(0, 1, 1, (1, 2, 3), (1,)), PartitionView(1, 1, 1, replicas, replicas))
+        return (TopicView("__consumer_offsets", partitions, is_internal=True),)
+
+    (found,) = find_internal_topic_problems(cluster(1, 2, 3, 4), offsets(1))
+    assert (found.severity, found.kind, found.subject) == (
+        Severity.WARNING, "few_replicas", "__consumer_offsets",
+    )  # fmt: skip
+    assert "1 replica(s), and there are 4 brokers" in found.message
+    assert len(list(find_internal_topic_problems(cluster(1, 2), offsets(1)))) == 1
+    assert not list(find_internal_topic_problems(cluster(1, 2, 3, 4), offsets(4, 2, 3)))
+    assert not list(find_internal_topic_problems(cluster(1), offsets(1)))
+    assert not list(find_internal_topic_problems(cluster(1, 2, 3), topic(1, (1,), (1,))))
 
 
 # --- brokers and disks -------------------------------------------------------------------------
