@@ -52,9 +52,9 @@ class Load:
     pid: int
     topic: str
     ports: tuple[int, ...] = ()
-    """Of a cluster: where partition n is led; empty where one broker leads all."""
+    """The port of the broker that leads partition n; empty where one broker leads all."""
     pids: tuple[int, ...] = ()
-    """Of a cluster: all its processes; empty where `pid` is the only one."""
+    """All processes of a cluster; empty where `pid` is the only one."""
     record_bytes: int
     batch_records: int = 1
     connections: int = 4
