@@ -15,6 +15,10 @@ if os.environ.get("DLOG_KERNEL") == "interpreted":
     prefer_interpreted_kernel()
 
 if TYPE_CHECKING:
+    from distributedlog.client.admin.topics import NewTopic as NewTopic
+    from distributedlog.client.faces.blocking_admin import Admin as Admin
+    from distributedlog.client.faces.blocking_producer import Producer as Producer
+    from distributedlog.client.faces.delivery import RecordMetadata as RecordMetadata
     from distributedlog.embedded import Log as Log
     from distributedlog.embedded import Store as Store
     from distributedlog.model.config import LogConfig as LogConfig
@@ -31,10 +35,16 @@ if TYPE_CHECKING:
     from distributedlog.model.errors import OffsetOutOfRangeError as OffsetOutOfRangeError
     from distributedlog.model.errors import RecordTooLargeError as RecordTooLargeError
     from distributedlog.model.errors import StorageError as StorageError
+    from distributedlog.model.ids import TopicPartition as TopicPartition
     from distributedlog.records.record import Header as Header
     from distributedlog.records.record import Record as Record
 
 _HOMES = {
+    "Admin": "distributedlog.client.faces.blocking_admin",
+    "NewTopic": "distributedlog.client.admin.topics",
+    "TopicPartition": "distributedlog.model.ids",
+    "Producer": "distributedlog.client.faces.blocking_producer",
+    "RecordMetadata": "distributedlog.client.faces.delivery",
     "Log": "distributedlog.embedded",
     "Store": "distributedlog.embedded",
     "LogConfig": "distributedlog.model.config",
@@ -56,6 +66,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Admin",
     "ConfigError",
     "CorruptLogError",
     "DirectoryLockedError",
@@ -69,11 +80,15 @@ __all__ = [
     "LogClosedError",
     "LogConfig",
     "LogDirectoryFailedError",
+    "NewTopic",
     "OffsetOutOfRangeError",
+    "Producer",
     "Record",
+    "RecordMetadata",
     "RecordTooLargeError",
     "StorageError",
     "Store",
+    "TopicPartition",
     "__version__",
 ]
 

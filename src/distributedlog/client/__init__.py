@@ -17,7 +17,8 @@
     fetcher      positions, fetch requests, and records out of the answers                         PURE
     group_offsets, group_admin, group_lag   groups: where they stand, who is in them, what is left
     consumer     sends what the fetcher says
-    blocking     the same for programs without an event loop
+    faces        what programs use: on a loop, and blocking with a loop in a thread of its own
 
-Each imports only from above it.  Everything that is not pure runs on one asyncio loop and starts no thread.
+Each imports only from above it.  Everything that is not pure runs on one asyncio loop; only
+`faces.loop_thread` starts a thread.
 """

@@ -86,10 +86,11 @@ class Batch:
     def record_count(self) -> int:
         return len(self.records) if self.cut is None else self.cut.record_count
 
-    def encode(self, codec: Codec) -> bytearray:
+    def encode(self, codec: Codec, level: int | None = None) -> bytearray:
         if self.cut is not None:
             return self.cut.finish(
                 codec=codec,
+                level=level,
                 producer_id=self.identity.producer_id,
                 producer_epoch=self.identity.epoch,
                 base_sequence=self.base_sequence,
@@ -97,6 +98,7 @@ class Batch:
         return encode_batch(
             self.records,
             codec=codec,
+            level=level,
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.epoch,
             base_sequence=self.base_sequence,
@@ -121,6 +123,7 @@ class Accumulator:
         linger_ms: int,
         request_bytes_max: int,
         codec: Codec = Codec.NONE,
+        codec_level: int | None = None,
         identity: Identity = NOBODY,
     ) -> None:
         self.buffered_bytes = 0
@@ -129,6 +132,7 @@ class Accumulator:
         self._linger_ms = linger_ms
         self._request_bytes_max = request_bytes_max
         self._codec = codec
+        self._codec_level = codec_level
         self._queues: dict[TopicPartition, _Queue] = {}
 
     @property
@@ -138,16 +142,22 @@ class Accumulator:
 
     # --- in ------------------------------------------------------------------------------------
 
-    def add(self, partition: TopicPartition, record: Record, now_ms: int, wall_ms: int) -> tuple[Batch, int]:
-        """The batch that took the record, and its place in it.  `wall_ms` is for a record without a time."""
-        size = estimated_bytes(record)
+    def add(
+        self, partition: TopicPartition, record: Record, now_ms: int, wall_ms: int, size: int | None = None
+    ) -> tuple[Batch, int]:
+        """The batch that took the record, and its place in it.  `wall_ms` is for a record without a time;
+        `size` is its `estimated_bytes`, for whoever has asked for them already."""
+        if size is None:
+            size = estimated_bytes(record)
         if size + HEADER_BYTES > self._request_bytes_max:
             raise RecordTooLargeError(
                 f"a record of {size} bytes does not fit into a request of {self._request_bytes_max}"
             )
         if record.timestamp_ms == NO_TIMESTAMP:
             record = record._replace(timestamp_ms=wall_ms)
-        queue = self._queues.setdefault(partition, _Queue())
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = _Queue()
         batch = queue.batches[-1] if queue.batches else None
         is_closed = batch is None or batch.attempts or batch.cut is not None or batch.is_closed
         if is_closed or batch is None or batch.size_bytes + size > self._batch_bytes_max:
@@ -234,7 +244,7 @@ class Accumulator:
         batch.identity = self.identity
         batch.base_sequence = NO_SEQUENCE if self.identity is NOBODY else queue.next_sequence
         try:
-            batch.encoded = batch.encode(self._codec)
+            batch.encoded = batch.encode(self._codec, self._codec_level)
         except DlogError as error:
             batch.flaw = error
         except (AttributeError, OverflowError, TypeError, ValueError) as error:

@@ -1,17 +1,39 @@
 """Which partition a record goes to.  Pure.
 
-A key's partition is murmur2 of its bytes, its sign bit cleared, modulo the number of partitions: what Kafka's
-Java clients do, so that producers of both kinds put a key in the same place.  Records without a key stay with
-one partition until its batch is full, then move to the next: larger batches at no loss of balance.
+| name                | a key                            | no key                                            |
+|---------------------|----------------------------------|---------------------------------------------------|
+| `murmur2` (default) | murmur2, as Kafka's Java clients | sticky: one partition for a batch, then the next  |
+| `murmur2_random`    | the same                         | any partition                                     |
+| `consistent_random` | CRC-32, as librdkafka by default | any partition; an empty key counts as none        |
+| `consistent`        | CRC-32                           | that of an empty key                              |
+| `round_robin`       | not looked at: one partition after the other                                         |
+| `sticky`            | not looked at: one partition for a batch, then the next                              |
+| a callable          | `(topic, key, partition_count) -> partition` decides                                 |
+
+Producers of all kinds that are to put a key in the same place must have the same one.  murmur2 has its
+sign bit cleared before the remainder is taken.  Sticky choices make larger batches at no loss of balance.
 """
 
-from typing import Final
+import zlib
+from collections.abc import Callable
+from typing import Final, Literal, Protocol
+
+from distributedlog.model.errors import ConfigError
 
 SEED: Final = 0x9747B28C
 MULTIPLIER: Final = 0x5BD1E995
 ROTATION: Final = 24
 UINT32: Final = 0xFFFF_FFFF
 INT32_MAX: Final = 0x7FFF_FFFF
+KNOWN_HASHES_MAX: Final = 8192
+KNOWN_KEY_BYTES_MAX: Final = 64
+
+PartitionerName = Literal[
+    "murmur2", "murmur2_random", "consistent_random", "consistent", "round_robin", "sticky"
+]
+ChoosePartition = Callable[[str, bytes | None, int], int]
+Draw = Callable[[int], int]
+"""One of 0 to n - 1, by chance."""
 
 
 def murmur2(data: bytes) -> int:
@@ -53,3 +75,106 @@ class StickyChoice:
             self._bytes = 0
         self._bytes += record_bytes
         return self._partition % partition_count
+
+
+class Partitioner(Protocol):
+    def choose(self, topic: str, key: bytes | None, partition_count: int, record_bytes: int) -> int:
+        """The partition, from 0 to `partition_count` - 1, of a record of about so many bytes."""
+        ...
+
+
+class StickyPartitioner:
+    def __init__(self, draw: Draw, bytes_each: int) -> None:
+        self._draw = draw
+        self._bytes_each = bytes_each
+        self._choices: dict[str, StickyChoice] = {}
+
+    def choose(self, topic: str, key: bytes | None, partition_count: int, record_bytes: int) -> int:
+        choice = self._choices.get(topic)
+        if choice is None:
+            choice = self._choices[topic] = StickyChoice(self._draw(partition_count), self._bytes_each)
+        return choice.choose(partition_count, record_bytes)
+
+
+class RandomPartitioner:
+    def __init__(self, draw: Draw) -> None:
+        self._draw = draw
+
+    def choose(self, topic: str, key: bytes | None, partition_count: int, record_bytes: int) -> int:
+        return self._draw(partition_count)
+
+
+class Murmur2Partitioner:
+    """Hashes of short keys are remembered, a bounded number of them: keys repeat."""
+
+    def __init__(self, keyless: Partitioner) -> None:
+        self._keyless = keyless
+        self._hashes: dict[bytes, int] = {}
+
+    def choose(self, topic: str, key: bytes | None, partition_count: int, record_bytes: int) -> int:
+        if key is None:
+            return self._keyless.choose(topic, key, partition_count, record_bytes)
+        known = self._hashes.get(key)
+        if known is None:
+            known = murmur2(key) & INT32_MAX
+            if len(key) <= KNOWN_KEY_BYTES_MAX:
+                if len(self._hashes) >= KNOWN_HASHES_MAX:
+                    self._hashes.clear()
+                self._hashes[key] = known
+        return known % partition_count
+
+
+class Crc32Partitioner:
+    def __init__(self, keyless: Partitioner | None) -> None:
+        self._keyless = keyless
+
+    def choose(self, topic: str, key: bytes | None, partition_count: int, record_bytes: int) -> int:
+        if not key and self._keyless is not None:
+            return self._keyless.choose(topic, key, partition_count, record_bytes)
+        return zlib.crc32(key or b"") % partition_count
+
+
+class RoundRobinPartitioner:
+    def __init__(self, draw: Draw) -> None:
+        self._draw = draw
+        self._next: dict[str, int] = {}
+
+    def choose(self, topic: str, key: bytes | None, partition_count: int, record_bytes: int) -> int:
+        at = self._next.get(topic)
+        at = self._draw(partition_count) if at is None else at % partition_count
+        self._next[topic] = at + 1
+        return at
+
+
+class CalledPartitioner:
+    def __init__(self, choose: ChoosePartition) -> None:
+        self._choose = choose
+
+    def choose(self, topic: str, key: bytes | None, partition_count: int, record_bytes: int) -> int:
+        chosen = self._choose(topic, key, partition_count)
+        if chosen not in range(partition_count):
+            raise ConfigError(
+                f"the partitioner chose {chosen!r} for topic {topic!r}, "
+                f"which has partitions 0 to {partition_count - 1}"
+            )
+        return chosen
+
+
+_BY_NAME: Final[dict[str, Callable[[Draw, int], Partitioner]]] = {
+    "murmur2": lambda draw, size: Murmur2Partitioner(StickyPartitioner(draw, size)),
+    "murmur2_random": lambda draw, _: Murmur2Partitioner(RandomPartitioner(draw)),
+    "consistent_random": lambda draw, _: Crc32Partitioner(RandomPartitioner(draw)),
+    "consistent": lambda _, __: Crc32Partitioner(None),
+    "round_robin": lambda draw, _: RoundRobinPartitioner(draw),
+    "sticky": StickyPartitioner,
+}
+
+
+def check_partitioner(wanted: str | ChoosePartition) -> None:
+    if isinstance(wanted, str) and wanted not in _BY_NAME:
+        raise ConfigError(f"there is no partitioner {wanted!r}: there are {', '.join(_BY_NAME)}")
+
+
+def make_partitioner(wanted: str | ChoosePartition, draw: Draw, bytes_each: int) -> Partitioner:
+    check_partitioner(wanted)
+    return _BY_NAME[wanted](draw, bytes_each) if isinstance(wanted, str) else CalledPartitioner(wanted)

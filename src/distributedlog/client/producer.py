@@ -35,7 +35,12 @@ from distributedlog.client.errors import (
 )
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.options import MIB
-from distributedlog.client.partitioner import StickyChoice, partition_of
+from distributedlog.client.partitioner import (
+    ChoosePartition,
+    PartitionerName,
+    check_partitioner,
+    make_partitioner,
+)
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     ConfigError,
@@ -53,7 +58,8 @@ from distributedlog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from distributedlog.records.compression import Codec
+from distributedlog.records.compression import Codec, check_level
+from distributedlog.records.layout import NO_TIMESTAMP
 from distributedlog.records.record import Record
 
 if TYPE_CHECKING:
@@ -88,6 +94,9 @@ class ProducerOptions:
     delivery_timeout_ms: int = 120_000
     allow_creation: bool = True
     """Whether a topic may be created by sending to it, if the cluster does that."""
+    codec_level: int | None = None
+    """None: the codec's own."""
+    partitioner: PartitionerName | ChoosePartition = "murmur2"
 
     def __post_init__(self) -> None:
         if self.acks not in (ACKS_ALL, 0, 1):
@@ -98,6 +107,8 @@ class ProducerOptions:
             raise ConfigError("linger_ms must not be negative, delivery_timeout_ms must be positive")
         if not 0 < self.batch_bytes_max <= self.request_bytes_max <= self.buffer_bytes_max:
             raise ConfigError("batch_bytes_max, request_bytes_max and buffer_bytes_max must rise")
+        check_level(self.codec, self.codec_level)
+        check_partitioner(self.partitioner)
 
 
 class BatchReport(NamedTuple):
@@ -109,6 +120,18 @@ class BatchReport(NamedTuple):
     """-1 where it is not known: with acks 0, or if a retry found it written already."""
     append_time_ms: int = -1
     error: DlogError | None = None
+
+
+@dataclass(slots=True)
+class ProducerMetrics:
+    """Counts since the producer was made."""
+
+    records_delivered: int = 0
+    records_failed: int = 0
+    batches_delivered: int = 0
+    bytes_delivered: int = 0
+    """The bytes of batches as they travelled."""
+    retries: int = 0
 
 
 class Delivered(NamedTuple):
@@ -157,9 +180,13 @@ class Producer:
             linger_ms=self.options.linger_ms,
             request_bytes_max=self.options.request_bytes_max,
             codec=self.options.codec,
+            codec_level=self.options.codec_level,
+        )
+        self.metrics = ProducerMetrics()
+        self._partitioner = make_partitioner(
+            self.options.partitioner, cluster.draw, self.options.batch_bytes_max
         )
         self._needs_identity = self.options.acks == ACKS_ALL and self.options.idempotent is not False
-        self._sticky: dict[str, StickyChoice] = {}
         self._flushing = 0
         self._changed = asyncio.Event()
         """Something for the sender to look at."""
@@ -183,8 +210,7 @@ class Producer:
     async def send(self, topic: str, record: Record, partition: int | None = None) -> Delivery:
         """Takes the record; waits only for room, and for the topic if it is not known yet."""
         place = await self._place(topic, record, partition)
-        while self._accumulator.buffered_bytes >= self.options.buffer_bytes_max:
-            await self._wait_freed()
+        await self.wait_for_room()
         clock = self._cluster.clock
         batch, index = self._accumulator.add(place, record, clock.monotonic_ms(), clock.wall_ms())
         if index == 0:
@@ -197,8 +223,7 @@ class Producer:
     ) -> "asyncio.Future[BatchReport]":
         """Takes records as one batch of their own, for a partition of a topic that is known; waits only for
         room.  The future gets a report, with an error in it if the batch failed."""
-        while self._accumulator.buffered_bytes >= self.options.buffer_bytes_max:
-            await self._wait_freed()
+        await self.wait_for_room()
         batch = self._accumulator.add_batch(partition, records, self._cluster.clock.monotonic_ms())
         batch.token = asyncio.get_running_loop().create_future()
         await self._wake_sender()
@@ -209,15 +234,17 @@ class Producer:
 
         How it ended is told to `on_batch` alone, in several reports if the broker takes only smaller ones.
         """
-        while self._accumulator.buffered_bytes >= self.options.buffer_bytes_max:
-            await self._wait_freed()
+        await self.wait_for_room()
         self._accumulator.add_cut(partition, cut, self._cluster.clock.monotonic_ms())
         await self._wake_sender()
 
-    async def _wake_sender(self) -> None:
+    def _start_sender(self) -> None:
         if self._sender is None:
             self._sender = asyncio.create_task(self._send_forever())
             self._sender.add_done_callback(self._sender_ended)
+
+    async def _wake_sender(self) -> None:
+        self._start_sender()
         self._changed.set()
         await asyncio.sleep(0)  # the sender gets its turn also under a caller that never waits
 
@@ -257,18 +284,59 @@ class Producer:
 
     async def _place(self, topic: str, record: Record, partition: int | None) -> TopicPartition:
         view = await self._cluster.topic(topic, allow_creation=self.options.allow_creation)
-        count = len(view.partitions)
-        if partition is not None:
-            if not 0 <= partition < count:
-                raise UnknownTopicError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
-            return TopicPartition(topic, partition)
-        if record.key is not None:
-            return TopicPartition(topic, partition_of(record.key, count))
-        sticky = self._sticky.get(topic)
-        if sticky is None:
-            first = self._cluster.draw(count)
-            sticky = self._sticky[topic] = StickyChoice(first, self.options.batch_bytes_max)
-        return TopicPartition(topic, sticky.choose(count, estimated_bytes(record)))
+        return self._placed(topic, len(view.partitions), record, partition, estimated_bytes(record))
+
+    def _placed(
+        self, topic: str, count: int, record: Record, partition: int | None, size: int
+    ) -> TopicPartition:
+        if partition is None:
+            return TopicPartition(topic, self._partitioner.choose(topic, record.key, count, size))
+        if not 0 <= partition < count:
+            raise UnknownTopicError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
+        return TopicPartition(topic, partition)
+
+    # --- for callers that hand records over from another thread ---------------------------------
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._accumulator.buffered_bytes
+
+    def place_now(
+        self, topic: str, record: Record, partition: int | None, size: int
+    ) -> TopicPartition | None:
+        """Where a record goes; None if the topic is not known yet, and `learn` has to be awaited.  It may be
+        called on any thread, by one at a time."""
+        known = self._cluster.view.topics.get(topic)
+        if known is None or not known.partitions:
+            return None
+        return self._placed(topic, len(known.partitions), record, partition, size)
+
+    async def learn(self, topic: str) -> int:
+        """Returns how many partitions the topic has."""
+        view = await self._cluster.topic(topic, allow_creation=self.options.allow_creation)
+        return len(view.partitions)
+
+    @property
+    def has_room(self) -> bool:
+        return self._accumulator.buffered_bytes < self.options.buffer_bytes_max
+
+    async def wait_for_room(self) -> None:
+        while not self.has_room:
+            await self._wait_freed()
+
+    def add_now(
+        self, place: TopicPartition, record: Record, size: int
+    ) -> "tuple[asyncio.Future[BatchReport], int]":
+        """Takes a record of that estimated size at once, whether there is room or not.  Returns the end of
+        its batch, and its place in it."""
+        clock = self._cluster.clock
+        wall_ms = clock.wall_ms() if record.timestamp_ms == NO_TIMESTAMP else NO_TIMESTAMP
+        batch, index = self._accumulator.add(place, record, clock.monotonic_ms(), wall_ms, size)
+        if index == 0:
+            batch.token = asyncio.get_running_loop().create_future()
+            self._start_sender()
+            self._changed.set()
+        return _ended(batch), index
 
     # --- the sender ----------------------------------------------------------------------------
 
@@ -431,6 +499,7 @@ class Producer:
             return
         if is_retriable(error) and due_ms < batch.created_ms + self.options.delivery_timeout_ms:
             self._accumulator.retry(batch, due_ms)
+            self.metrics.retries += 1
             self._changed.set()
             return
         self._end(batch, error)
@@ -452,6 +521,12 @@ class Producer:
         self, batch: Batch, error: DlogError | None, base_offset: int = -1, append_time_ms: int = -1
     ) -> None:
         report = BatchReport(batch.partition, batch.record_count, base_offset, append_time_ms, error)
+        if error is None:
+            self.metrics.records_delivered += batch.record_count
+            self.metrics.batches_delivered += 1
+            self.metrics.bytes_delivered += len(batch.encoded or b"")
+        else:
+            self.metrics.records_failed += batch.record_count
         if batch.cut is None:
             ended = _ended(batch)
             if not ended.done():

@@ -502,6 +502,18 @@ class ConnectionLostError(DlogError):
     code = ErrorCode.NETWORK_EXCEPTION
 
 
+class BufferFullError(DlogError):
+    """A producer had no room for a record within `max_block_ms`: the brokers take less than is sent."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class ClientClosedError(DlogError):
+    """A client was used after it was closed."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
 class BrokerError(DlogError):
     """A broker's answer for which there is no class of its own: `answered` says which it was."""
 

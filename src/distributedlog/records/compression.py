@@ -69,5 +69,10 @@ def _checked_level(codec: Codec, level: int | None) -> int:
     return level
 
 
+def check_level(codec: Codec, level: int | None) -> None:
+    """Raises `ConfigError` if the codec has no such level; None is always its own default."""
+    _checked_level(codec, level)
+
+
 def too_large(bytes_max: int) -> RecordTooLargeError:
     return RecordTooLargeError(f"the batch decompresses to more than the {bytes_max} bytes that are allowed")

@@ -13,7 +13,7 @@ Reads are tried again as long as that may help; of changes see `changes`.  What 
 
 from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.admin import cluster as cluster_admin
@@ -57,7 +57,7 @@ class Admin:
         """Connects when it is first used."""
         return cls(Cluster(parse_bootstrap(bootstrap), options))
 
-    async def __aenter__(self) -> "Admin":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

@@ -1,13 +1,11 @@
 """The admin client for programs without an event loop.
 
-It has a loop of its own, which runs only during a call: so it must not be used from within another loop, nor
-by two threads at once.  What happens to its connections between calls is noticed by the next one.
+It has a loop in a thread of its own, and may be used by several threads.  After a fork it begins anew.
 """
 
-import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from distributedlog.client.admin.admin import Admin, OffsetRange
 from distributedlog.client.admin.cluster import FeaturesView, QuorumView
@@ -15,6 +13,7 @@ from distributedlog.client.admin.configs import ConfigEdit, ConfigEntry, ConfigO
 from distributedlog.client.admin.log_dirs import LogDirView, ProducerView
 from distributedlog.client.admin.quotas import QuotaChange, QuotaComponent, QuotaEntity
 from distributedlog.client.admin.topics import CreatedTopic, NewTopic
+from distributedlog.client.faces.loop_thread import LoopThread, left_behind
 from distributedlog.client.offset_specs import Isolation, OffsetAndTimestamp
 from distributedlog.client.options import ClientOptions
 from distributedlog.client.view import ClusterView, TopicView
@@ -28,13 +27,19 @@ class BlockingAdmin:
     """`Admin`, each call of which returns when it is done.  To be used with `with`."""
 
     def __init__(self, bootstrap: str, options: ClientOptions | None = None) -> None:
-        self._runner = asyncio.Runner()
+        self._bootstrap = bootstrap
+        self._options = options
         self._admin = Admin.connect(bootstrap, options)
+        self._thread = LoopThread("dlog-admin", self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        left_behind(self._admin)
+        self._admin = Admin.connect(self._bootstrap, self._options)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
+        return self._thread.run(work)
 
-    def __enter__(self) -> "BlockingAdmin":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -43,8 +48,9 @@ class BlockingAdmin:
         self.close()
 
     def close(self) -> None:
-        self._run(self._admin.close())
-        self._runner.close()
+        if self._thread.is_running:
+            self._run(self._admin.close())
+        self._thread.stop()
 
     def describe_cluster(self) -> ClusterView:
         return self._run(self._admin.describe_cluster())

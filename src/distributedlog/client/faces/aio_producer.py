@@ -1,0 +1,139 @@
+"""The producer of programs on an asyncio loop: `distributedlog.aio.Producer`.
+
+`send` waits only for room and, the first time, for the topic's metadata; then it gives a `Delivery`, which is
+awaited by whoever wants to know.  Leaving `async with` delivers everything; leaving it by an error drops
+what is not delivered yet.
+"""
+
+import asyncio
+import dataclasses
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from distributedlog.client.accumulator import estimated_bytes
+from distributedlog.client.addresses import parse_bootstrap
+from distributedlog.client.faces.delivery import Delivery, OnDelivery, RecordMetadata
+from distributedlog.client.faces.settings import (
+    BOOTSTRAP_DEFAULT,
+    MAX_BLOCK_MS,
+    Headers,
+    ProducerSettings,
+    Serializers,
+    check_names,
+    client_options,
+    producer_options,
+)
+from distributedlog.client.metadata import Cluster
+from distributedlog.client.producer import Producer as Core
+from distributedlog.model.errors import BufferFullError, ClientClosedError, RequestTimedOutError
+from distributedlog.model.ids import TopicPartition
+from distributedlog.records.record import Record
+
+
+class Producer:
+    """Sends records.  Made anywhere, used on one loop, with `async with`."""
+
+    def __init__(self, bootstrap: str = BOOTSTRAP_DEFAULT, **settings: Unpack[ProducerSettings]) -> None:
+        check_names(settings, ProducerSettings.__annotations__, "a producer")
+        self._serializers = Serializers(settings)
+        self._max_block_ms = settings.get("max_block_ms", MAX_BLOCK_MS)
+        self._cluster = Cluster(parse_bootstrap(bootstrap), client_options(settings))
+        self._core = Core(self._cluster, producer_options(settings))
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.flush()
+        await self.close()
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Takes a record.  Raises `BufferFullError` if there is no room for it within `max_block_ms`."""
+        if self._is_closed:
+            raise ClientClosedError("the producer is closed")
+        record = self._serializers.record(value, key, headers, timestamp_ms)
+        size = estimated_bytes(record)
+        place = self._core.place_now(topic, record, partition, size) if self._core.has_room else None
+        if place is None:
+            place = await self._place_after_waiting(topic, record, partition, size)
+        ended, index = self._core.add_now(place, record, size)
+        if index == 0:
+            await asyncio.sleep(0)  # the sender gets its turn also under a caller that never waits
+        delivery = Delivery(ended, index)
+        if on_delivery is not None:
+            delivery.add_done_callback(on_delivery)
+        return delivery
+
+    async def _place_after_waiting(
+        self, topic: str, record: Record, partition: int | None, size: int
+    ) -> TopicPartition:
+        try:
+            async with asyncio.timeout(self._max_block_ms / 1000):
+                await self._core.learn(topic)
+        except TimeoutError:
+            raise RequestTimedOutError(
+                f"nothing was learnt of topic {topic!r} within {self._max_block_ms} ms"
+            ) from None
+        try:
+            async with asyncio.timeout(self._max_block_ms / 1000):
+                await self._core.wait_for_room()
+        except TimeoutError:
+            raise no_room(self._max_block_ms) from None
+        place = self._core.place_now(topic, record, partition, size)
+        assert place is not None
+        return place
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Returns where the record is, once it is there."""
+        return await (
+            await self.send(
+                topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
+            )
+        )
+
+    async def flush(self) -> None:
+        """Waits until everything that was sent is delivered or has failed."""
+        await self._core.flush()
+
+    async def partitions_for(self, topic: str) -> range:
+        return range(await self._core.learn(topic))
+
+    def metrics(self) -> dict[str, int]:
+        """Counts since the producer was made, and what is buffered now."""
+        return {**dataclasses.asdict(self._core.metrics), "buffered_bytes": self._core.buffered_bytes}
+
+    async def close(self) -> None:
+        """Closes it; what is not delivered fails: `flush` first to deliver it."""
+        self._is_closed = True
+        await self._core.close()
+        await self._cluster.close()
+
+
+def no_room(max_block_ms: int) -> BufferFullError:
+    return BufferFullError(
+        f"there was no room for a record within {max_block_ms} ms: the brokers take less than is sent, or "
+        "none is there; raise buffer_memory or max_block_ms, or send less"
+    )

@@ -1,0 +1,256 @@
+"""The producer of programs without an event loop: `distributedlog.Producer`.
+
+The sender runs on a loop in a thread of its own.  `send` chooses the partition and puts the record into an
+inbox; the loop empties the inbox into batches, all that is in it at a time, so that a record costs no
+hand-over of its own:
+
+    send --> inbox --(one wake-up for many)--> accumulator --> brokers
+
+**Bounds.**  What is in the inbox and what is in batches count together: from `buffer_memory` on `send`
+waits, for `max_block_ms` at most.
+
+**Threads.**  Any number may send.  Records of one thread for one partition stay in their order.
+
+**Fork.**  In a child process the producer begins anew, with a thread, connections and a producer id of its
+own. What the parent had buffered is the parent's to deliver: it is dropped here.
+"""
+
+import asyncio
+import concurrent.futures
+import dataclasses
+import threading
+import time
+from collections import deque
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from distributedlog.client.accumulator import estimated_bytes
+from distributedlog.client.addresses import parse_bootstrap
+from distributedlog.client.faces.aio_producer import no_room
+from distributedlog.client.faces.delivery import BlockingDelivery, OnDelivery, Owner, call_when_ended
+from distributedlog.client.faces.loop_thread import LoopThread, left_behind
+from distributedlog.client.faces.settings import (
+    BOOTSTRAP_DEFAULT,
+    MAX_BLOCK_MS,
+    Headers,
+    ProducerSettings,
+    Serializers,
+    check_names,
+    client_options,
+    producer_options,
+)
+from distributedlog.client.metadata import Cluster
+from distributedlog.client.producer import Producer as Core
+from distributedlog.model.errors import ClientClosedError, RecordTooLargeError, RequestTimedOutError
+from distributedlog.model.ids import TopicPartition
+from distributedlog.records.layout import HEADER_BYTES
+from distributedlog.records.record import Record
+
+ROOM_POLL_S: Final = 0.5
+"""How often a thread that waits for room looks by itself."""
+TURN_RECORDS_MAX: Final = 2000
+"""The records that the loop takes from the inbox in one turn."""
+
+
+class Producer(Owner):
+    """Sends records.  To be used with `with`, from any number of threads."""
+
+    def __init__(self, bootstrap: str = BOOTSTRAP_DEFAULT, **settings: Unpack[ProducerSettings]) -> None:
+        check_names(settings, ProducerSettings.__annotations__, "a producer")
+        self._bootstrap = parse_bootstrap(bootstrap)
+        self._client_options = client_options(settings)
+        self._options = producer_options(settings)
+        self._serializers = Serializers(settings)
+        self._max_block_ms = settings.get("max_block_ms", MAX_BLOCK_MS)
+        self._thread = LoopThread("dlog-producer", self._begin_anew)
+        self._is_closed = False
+        self._core: Core | None = None
+        self._cluster: Cluster | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._starting = threading.Lock()
+        self._inbox: deque[tuple[TopicPartition, Record, int, BlockingDelivery, OnDelivery | None]] = deque()
+        self._inbox_bytes = 0
+        self._is_drain_due = False
+        self._waiting = 0
+
+    def _begin_anew(self) -> None:
+        left_behind((self._core, self._cluster))
+        self._core = self._cluster = None
+        self._reset()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.flush()
+        self.close()
+
+    # --- the caller's threads ------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> BlockingDelivery:
+        """Takes a record; waits only for room, and for the topic if it is not known yet.
+
+        Raises `BufferFullError` after `max_block_ms` without room.  `on_delivery` is called on the
+        producer's own thread.
+        """
+        core = self._core or self._start()
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        record = self._serializers.record(value, key, headers, timestamp_ms)
+        size = estimated_bytes(record)
+        if size + HEADER_BYTES > self._options.request_bytes_max:
+            raise RecordTooLargeError(
+                f"a record of {size} bytes does not fit into a request of {self._options.request_bytes_max}"
+            )
+        delivery = BlockingDelivery(self)
+        while True:
+            with self._lock:
+                if self._inbox_bytes + core.buffered_bytes >= self._options.buffer_bytes_max:
+                    self._wait_for_room(core)
+                place = core.place_now(topic, record, partition, size)
+                if place is not None:
+                    self._inbox.append((place, record, size, delivery, on_delivery))
+                    self._inbox_bytes += size
+                    if self._is_drain_due:
+                        return delivery
+                    self._is_drain_due = True
+                    break
+            self._learn(core, topic)
+        self._thread.call_soon(self._drain)
+        return delivery
+
+    def _start(self) -> Core:
+        if self._is_closed:
+            raise ClientClosedError("the producer is closed")
+        with self._starting:
+            if self._core is None:
+                self._core = self._thread.run(self._make_core())
+            return self._core
+
+    async def _make_core(self) -> Core:
+        self._cluster = Cluster(self._bootstrap, self._client_options)
+        return Core(self._cluster, self._options, on_batch=lambda _: self._told_of_room())
+
+    def _learn(self, core: Core, topic: str) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(self._max_block_ms / 1000):
+                await core.learn(topic)
+
+        try:
+            self._thread.run(bounded())
+        except TimeoutError:
+            raise RequestTimedOutError(
+                f"nothing was learnt of topic {topic!r} within {self._max_block_ms} ms"
+            ) from None
+
+    def _wait_for_room(self, core: Core) -> None:
+        deadline = time.monotonic() + self._max_block_ms / 1000
+        self._waiting += 1
+        try:
+            while self._inbox_bytes + core.buffered_bytes >= self._options.buffer_bytes_max:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise no_room(self._max_block_ms)
+                self._room.wait(min(left, ROOM_POLL_S))
+        finally:
+            self._waiting -= 1
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Waits until everything that was sent is delivered or has failed; raises `RequestTimedOutError` if
+        that takes more than `timeout` seconds."""
+        core = self._core
+        if core is None:
+            return
+
+        async def flush() -> None:
+            while self._inbox:
+                self._drain()
+            await core.flush()
+
+        async def bounded() -> None:
+            async with asyncio.timeout(timeout):
+                await flush()
+
+        try:
+            self._thread.run(bounded())
+        except TimeoutError:
+            raise RequestTimedOutError(f"not everything was delivered within {timeout} s") from None
+
+    def partitions_for(self, topic: str) -> range:
+        core = self._core or self._start()
+        return range(self._thread.run(core.learn(topic)))
+
+    def metrics(self) -> dict[str, int]:
+        """Counts since the producer was made, and what is buffered now."""
+        core = self._core or self._start()
+        buffered = self._inbox_bytes + core.buffered_bytes
+        return {**dataclasses.asdict(core.metrics), "buffered_bytes": buffered}
+
+    def close(self) -> None:
+        """Closes it; what is not delivered fails: `flush` first to deliver it."""
+        self._is_closed = True
+        core, cluster = self._core, self._cluster
+        self._core = self._cluster = None
+        if core is not None and cluster is not None:
+            self._thread.run(self._close(core, cluster))
+        self._thread.stop()
+
+    async def _close(self, core: Core, cluster: Cluster) -> None:
+        self._into_batches(core)
+        await core.close()
+        await cluster.close()
+
+    # --- the loop's thread ---------------------------------------------------------------------
+
+    def wait_for(self, delivery: BlockingDelivery) -> "concurrent.futures.Future[None]":
+        async def wait() -> None:
+            while not delivery.is_in_batch and self._inbox:
+                self._drain()
+            await delivery.ended()
+
+        return self._thread.submit(wait())
+
+    def _drain(self) -> None:
+        core = self._core
+        if core is None:
+            return
+        self._into_batches(core, TURN_RECORDS_MAX)
+        with self._lock:
+            self._is_drain_due = bool(self._inbox)
+        if self._is_drain_due:
+            asyncio.get_running_loop().call_soon(self._drain)
+
+    def _into_batches(self, core: Core, most: int | None = None) -> None:
+        inbox, taken = self._inbox, 0
+        count = len(inbox) if most is None else min(most, len(inbox))
+        for _ in range(count):
+            place, record, size, delivery, on_delivery = inbox.popleft()
+            ended, index = core.add_now(place, record, size)
+            delivery.bind(ended, index)
+            taken += size
+            if on_delivery is not None:
+                call_when_ended(ended, index, on_delivery)
+        with self._lock:
+            self._inbox_bytes -= taken
+
+    def _told_of_room(self) -> None:
+        if self._waiting:
+            with self._lock:
+                self._room.notify_all()

@@ -1,0 +1,134 @@
+"""What became of a record that was sent.
+
+    handed over --(the loop takes it into a batch)--> in a batch --(the batch ends)--> delivered | failed
+
+A `Delivery` knows its batch's end and its own place in the batch; nothing else is kept for a record.  On a
+loop it is awaited.  `result` serves other threads as well: there it waits, and on the loop it must be done.
+"""
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from distributedlog.client.producer import BatchReport
+from distributedlog.model.errors import DlogError, RequestTimedOutError
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 where it is not known: with acks 0, or if a retry found it written already."""
+    timestamp_ms: int
+    """The broker's time where the topic has its records stamped by it, or -1."""
+
+
+OnDelivery = Callable[[DlogError | None, RecordMetadata | None], object]
+"""Called with an error or with the record's place, on the loop's thread: it must not block."""
+
+
+class Delivery:
+    """How one record will have ended; awaited, or asked with `result`."""
+
+    __slots__ = ("_ended", "_index")
+
+    def __init__(self, ended: "asyncio.Future[BatchReport]", index: int) -> None:
+        self._ended = ended
+        self._index = index
+
+    def done(self) -> bool:
+        return self._ended.done()
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> RecordMetadata:
+        if not self._ended.done():
+            await asyncio.wait([self._ended])
+        return self.result()
+
+    def result(self) -> RecordMetadata:
+        """Returns where the record is, or raises what its batch failed with.  It must be done."""
+        return metadata_of(self._ended.result(), self._index)
+
+    def add_done_callback(self, on_delivery: OnDelivery) -> None:
+        call_when_ended(self._ended, self._index, on_delivery)
+
+
+class BlockingDelivery:
+    """The same for another thread than the loop's: `result` waits."""
+
+    __slots__ = ("_ended", "_index", "_owner")
+
+    def __init__(self, owner: "Owner") -> None:
+        self._owner = owner
+        self._ended: asyncio.Future[BatchReport] | None = None
+        self._index = -1
+
+    def bind(self, ended: "asyncio.Future[BatchReport]", index: int) -> None:
+        """The loop has put the record into a batch."""
+        self._index = index
+        self._ended = ended
+
+    @property
+    def is_in_batch(self) -> bool:
+        return self._ended is not None
+
+    def done(self) -> bool:
+        return self._ended is not None and self._ended.done()
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Returns where the record is, after at most `timeout` seconds, or raises what its batch failed
+        with."""
+        if self._ended is None or not self._ended.done():
+            waiting = self._owner.wait_for(self)
+            try:
+                waiting.result(timeout)
+            except concurrent.futures.TimeoutError:
+                waiting.cancel()
+                raise RequestTimedOutError(f"the record was not delivered within {timeout} s") from None
+        ended = self._ended
+        assert ended is not None
+        return metadata_of(ended.result(), self._index)
+
+    def exception(self, timeout: float | None = None) -> DlogError | None:
+        """Returns what it failed with, or None once it is delivered."""
+        try:
+            self.result(timeout)
+        except DlogError as error:
+            return error
+        return None
+
+    async def ended(self) -> None:
+        """Waits, on the loop, for the end of a record that is in a batch."""
+        assert self._ended is not None
+        if not self._ended.done():
+            await asyncio.wait([self._ended])
+
+
+class Owner:
+    """Whoever made a blocking delivery."""
+
+    def wait_for(self, delivery: BlockingDelivery) -> "concurrent.futures.Future[None]":
+        raise NotImplementedError
+
+
+def metadata_of(report: BatchReport, index: int) -> RecordMetadata:
+    if report.error is not None:
+        raise report.error
+    offset = -1 if report.base_offset < 0 else report.base_offset + index
+    return RecordMetadata(*report.partition, offset, report.append_time_ms)
+
+
+def call_when_ended(ended: "asyncio.Future[BatchReport]", index: int, on_delivery: OnDelivery) -> None:
+    def call(future: "asyncio.Future[BatchReport]") -> None:
+        report = future.result()
+        if report.error is not None:
+            on_delivery(report.error, None)
+        else:
+            on_delivery(None, metadata_of(report, index))
+
+    ended.add_done_callback(call)

@@ -1,0 +1,159 @@
+"""Keyword arguments of producers, consumers and admins, with Kafka's names, to options of the core.  Pure.
+
+A name that is not known is an error that names the nearest one.  Times are in milliseconds, sizes in bytes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal, TypedDict, TypeVar
+
+from distributedlog.client.options import ClientOptions
+from distributedlog.client.partitioner import ChoosePartition, PartitionerName
+from distributedlog.client.producer import ACKS_ALL, ProducerOptions
+from distributedlog.model.errors import ConfigError, InvalidRecordError
+from distributedlog.model.suggestions import nearest
+from distributedlog.records.compression import Codec
+from distributedlog.records.layout import NO_TIMESTAMP
+from distributedlog.records.record import Header, Record
+
+BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
+MAX_BLOCK_MS: Final = 60_000
+
+Bytes = bytes | bytearray | memoryview
+Serializer = Callable[[Any], Bytes | None]
+Deserializer = Callable[[bytes], Any]
+Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+T = TypeVar("T")
+
+
+class ClientSettings(TypedDict, total=False):
+    client_id: str
+    connect_timeout_ms: int
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    """The time for one call with all its retries."""
+    metadata_max_age_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    wait_for_cluster: bool
+    """Whether a cluster that was never reached is waited for; without it a wrong address is told at once."""
+
+
+class ProducerSettings(ClientSettings, total=False):
+    acks: Literal["all", -1, 0, 1]
+    enable_idempotence: bool | None
+    """None: as far as `acks` and the broker allow it."""
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"]
+    compression_level: int | None
+    linger_ms: int
+    batch_size: int
+    buffer_memory: int
+    """The undelivered bytes from which on `send` waits."""
+    max_block_ms: int
+    """How long `send` waits for room and for a topic's metadata."""
+    max_request_size: int
+    delivery_timeout_ms: int
+    partitioner: PartitionerName | ChoosePartition
+    key_serializer: Serializer
+    value_serializer: Serializer
+    allow_auto_create_topics: bool
+
+
+_CLIENT: Final = {
+    "client_id": "client_id",
+    "connect_timeout_ms": "connect_timeout_ms",
+    "request_timeout_ms": "request_timeout_ms",
+    "default_api_timeout_ms": "call_timeout_ms",
+    "metadata_max_age_ms": "metadata_age_ms_max",
+    "retry_backoff_ms": "retry_pause_ms",
+    "retry_backoff_max_ms": "retry_pause_ms_max",
+    "wait_for_cluster": "waits_for_first_contact",
+}
+_PRODUCER: Final = {
+    "enable_idempotence": "idempotent",
+    "linger_ms": "linger_ms",
+    "delivery_timeout_ms": "delivery_timeout_ms",
+    "partitioner": "partitioner",
+    "allow_auto_create_topics": "allow_creation",
+}
+
+
+def check_names(settings: Mapping[str, Any], known: Iterable[str], whose: str) -> None:
+    names = set(known)
+    for name in settings:
+        if name not in names:
+            near = nearest(name, names)
+            hint = f": do you mean {near}?" if near else ""
+            raise ConfigError(f"{whose} has no setting {name!r}{hint}")
+
+
+def client_options(settings: Mapping[str, Any]) -> ClientOptions:
+    return ClientOptions(**{ours: settings[name] for name, ours in _CLIENT.items() if name in settings})
+
+
+def producer_options(settings: Mapping[str, Any]) -> ProducerOptions:
+    options = ProducerOptions(
+        **{ours: settings[name] for name, ours in _PRODUCER.items() if name in settings}
+    )
+    acks = settings.get("acks", "all")
+    buffer_bytes = settings.get("buffer_memory", options.buffer_bytes_max)
+    request_bytes = settings.get("max_request_size", min(options.request_bytes_max, buffer_bytes))
+    return replace(
+        options,
+        acks=ACKS_ALL if acks == "all" else acks,
+        codec=codec_named(settings.get("compression", "none")),
+        codec_level=settings.get("compression_level"),
+        buffer_bytes_max=buffer_bytes,
+        request_bytes_max=request_bytes,
+        batch_bytes_max=settings.get("batch_size", min(options.batch_bytes_max, request_bytes)),
+    )
+
+
+def codec_named(name: str) -> Codec:
+    try:
+        return Codec[name.upper()]
+    except (AttributeError, KeyError) as error:
+        known = ", ".join(each.name.lower() for each in Codec)
+        raise ConfigError(f"there is no compression {name!r}: there are {known}") from error
+
+
+def as_bytes(what: Any) -> bytes | None:
+    """The serializer without another: bytes as they are, text as UTF-8."""
+    if what is None or type(what) is bytes:
+        return what
+    if isinstance(what, str):
+        return what.encode()
+    if isinstance(what, bytes | bytearray | memoryview):
+        return bytes(what)
+    raise InvalidRecordError(
+        f"a key or value is {type(what).__name__}: give bytes or str, "
+        "or set key_serializer and value_serializer"
+    )
+
+
+NO_HEADERS: Final[tuple[Header, ...]] = ()
+
+
+def as_headers(headers: Headers | None) -> tuple[Header, ...]:
+    if not headers:
+        return NO_HEADERS
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple(Header(name, as_bytes(value)) for name, value in pairs)
+
+
+class Serializers:
+    """Makes records of what programs send."""
+
+    __slots__ = ("_key", "_value")
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._key: Serializer | None = settings.get("key_serializer")
+        self._value: Serializer | None = settings.get("value_serializer")
+
+    def record(self, value: Any, key: Any, headers: Headers | None, timestamp_ms: int | None) -> Record:
+        return Record(
+            as_bytes(value if self._value is None else self._value(value)),
+            as_bytes(key if self._key is None else self._key(key)),
+            as_headers(headers) if headers else NO_HEADERS,
+            NO_TIMESTAMP if timestamp_ms is None else timestamp_ms,
+        )

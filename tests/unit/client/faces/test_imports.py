@@ -1,0 +1,20 @@
+"""Importing the package loads nothing that is not used: a program pays for the client when it makes one."""
+
+import subprocess
+import sys
+
+HEAVY = {"asyncio", "crc32c", "grpc", "pyarrow", "google", "click", "rich", "distributedlog.client"}
+
+
+def test_importing_the_package_loads_no_client() -> None:
+    program = f"import sys, distributedlog; sys.exit(bool(sys.modules.keys() & {HEAVY!r}))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_client_loads_no_broker_and_none_of_its_libraries() -> None:
+    parts = ("grpc", "pyarrow", "google", "click", "rich", "distributedlog.broker", "distributedlog.storage")
+    program = (
+        "import sys; from distributedlog import Admin, Producer, aio;"
+        f"sys.exit(bool(sys.modules.keys() & {set(parts)!r}))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

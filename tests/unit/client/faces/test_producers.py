@@ -1,0 +1,235 @@
+"""Both producers against a real broker, and what they leave when they are closed."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from distributedlog import Admin, NewTopic, Producer, TopicPartition, aio
+from distributedlog.client.addresses import parse_bootstrap
+from distributedlog.client.admin.log_dirs import ProducerView
+from distributedlog.client.consumer import Consumer as Assigned
+from distributedlog.client.metadata import Cluster
+from distributedlog.client.offset_specs import BEGINNING
+from distributedlog.model.errors import (
+    BrokerUnreachableError,
+    BufferFullError,
+    ClientClosedError,
+    DlogError,
+    InvalidRecordError,
+    RecordTooLargeError,
+    RequestTimedOutError,
+)
+from distributedlog.records.record import Record
+from tests.system.server_process import ServerProcess, free_port
+from tests.unit.client.faces.stage import running_broker
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as address:
+        yield address
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    name = f"t{next(_numbers)}"
+    with Admin(bootstrap) as admin:
+        admin.create_topic(NewTopic(name, 3))
+    return name
+
+
+def read(bootstrap: str, topic: str, wanted: int, partitions: int = 3) -> dict[int, list[Record]]:
+    async def reading() -> dict[int, list[Record]]:
+        found: dict[int, list[Record]] = {}
+        cluster = Cluster(parse_bootstrap(bootstrap))
+        async with asyncio.timeout(60), cluster, Assigned(cluster) as consumer:
+            places = {TopicPartition(topic, each): BEGINNING for each in range(partitions)}
+            await consumer.assign(places)
+            while sum(map(len, found.values())) < wanted:
+                for fetched in await consumer.poll(1000):
+                    found.setdefault(fetched.partition.partition, []).extend(fetched.records)
+        return found
+
+    return asyncio.run(reading())
+
+
+def test_records_of_many_threads_arrive_once_and_each_thread_s_in_order(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap, linger_ms=1) as producer:
+
+        def send(thread: int) -> None:
+            for number in range(500):
+                producer.send(topic, f"{thread}:{number}", key=str(thread))
+
+        threads = [threading.Thread(target=send, args=(each,)) for each in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    values = [r.value.decode() for rs in read(bootstrap, topic, 2000).values() for r in rs if r.value]
+    assert len(values) == 2000
+    for thread in range(4):
+        mine = [int(v.split(":")[1]) for v in values if v.startswith(f"{thread}:")]
+        assert mine == list(range(500))
+
+
+def test_a_delivery_says_where_the_record_is_to_threads_and_to_callbacks(bootstrap: str, topic: str) -> None:
+    told: list[object] = []
+    with Producer(bootstrap, linger_ms=0, compression="zstd", compression_level=5) as producer:
+        delivery = producer.send(
+            topic,
+            "v",
+            "k",
+            partition=2,
+            headers={"h": "1", "none": None},
+            timestamp_ms=77,
+            on_delivery=lambda error, place: told.append((error, place)),
+        )
+        place = delivery.result(60)
+        assert (place.topic, place.partition, place.offset) == (topic, 2, 0)
+        assert delivery.done()
+        assert delivery.exception() is None
+        producer.flush(60)
+        metrics = producer.metrics()
+    assert told == [(None, place)]
+    assert (metrics["records_delivered"], metrics["buffered_bytes"]) == (1, 0)
+    (record,) = read(bootstrap, topic, 1)[2]
+    assert record[:4] == (b"v", b"k", (("h", b"1"), ("none", None)), 77)
+
+
+def test_the_asyncio_face_does_the_same(bootstrap: str, topic: str) -> None:
+    told: list[object] = []
+
+    async def story() -> list[aio.RecordMetadata]:
+        async with asyncio.timeout(60), aio.Producer(bootstrap, value_serializer=str.encode) as producer:
+            first = await producer.send_and_wait(topic, "first", partition=0)
+            deliveries = [
+                await producer.send(
+                    topic, str(n), partition=0, on_delivery=lambda error, place: told.append(place)
+                )
+                for n in range(100)
+            ]
+            return [first, *[await each for each in deliveries]]
+
+    places = asyncio.run(story())
+    assert [each.offset for each in places] == list(range(101))
+    assert told == places[1:]
+    assert [r.value for r in read(bootstrap, topic, 101)[0]] == [b"first", *(b"%d" % n for n in range(100))]
+
+
+def test_what_a_broker_refuses_is_told_by_the_delivery(bootstrap: str) -> None:
+    name = f"t{next(_numbers)}"
+    with Admin(bootstrap) as admin:
+        admin.create_topic(NewTopic(name, 1, configs={"max.message.bytes": "1000"}))
+    with Producer(bootstrap, linger_ms=0) as producer:
+        refused = producer.send(name, bytes(5000))
+        assert isinstance(refused.exception(60), RecordTooLargeError)
+        with pytest.raises(RecordTooLargeError):
+            refused.result()
+        assert producer.send(name, b"small").result(60).offset == 0
+    with Producer(bootstrap, max_request_size=2000, batch_size=1000) as producer:
+        with pytest.raises(RecordTooLargeError):
+            producer.send(name, bytes(5000))
+        with pytest.raises(InvalidRecordError, match="value_serializer"):
+            producer.send(name, 5)
+
+
+def test_a_child_process_has_its_own_thread_connections_and_producer_id(bootstrap: str, topic: str) -> None:
+    producer = Producer(bootstrap, linger_ms=0)
+    assert producer.send(topic, "parent", partition=0).result(60).offset == 0
+    child = os.fork()
+    if child == 0:  # nothing of pytest runs here: the process ends by itself
+        status = 1
+        try:
+            place = producer.send(topic, "child", partition=0).result(60)
+            producer.close()
+            status = 0 if place.offset == 1 else 2
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert producer.send(topic, "parent again", partition=0).result(60).offset == 2
+    producer.close()
+    with Admin(bootstrap) as admin:
+        seen: tuple[ProducerView, ...] = admin.describe_producers(TopicPartition(topic, 0))
+    assert len({each.producer_id for each in seen}) == 2
+
+
+def test_nothing_is_left_of_a_closed_client(bootstrap: str, topic: str) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    with Producer(bootstrap) as producer, Admin(bootstrap) as admin:
+        producer.send(topic, "v")
+        admin.list_topics()
+    producer.close()
+    assert not [each for each in threading.enumerate() if each.name.startswith("dlog")]
+    assert set(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ClientClosedError):
+        producer.send(topic, "v")
+
+    async def story() -> set["asyncio.Task[object]"]:
+        async with aio.Producer(bootstrap) as producer:
+            await producer.send(topic, "v")
+        with pytest.raises(ClientClosedError):
+            await producer.send(topic, "v")
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(story()) == set()
+
+
+def test_a_cluster_that_is_not_there_is_told_at_once() -> None:
+    nowhere = f"127.0.0.1:{free_port()}"
+    with Producer(nowhere) as producer, pytest.raises(BrokerUnreachableError, match="cannot be reached"):
+        producer.send("t", "v")
+
+    async def story() -> None:
+        async with aio.Producer(nowhere) as producer:
+            await producer.send("t", "v")
+
+    with pytest.raises(BrokerUnreachableError, match="cannot be reached"):
+        asyncio.run(story())
+
+
+def test_a_broker_that_stands_still_fills_the_buffer_and_no_more(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path, {}) as server:
+        assert server.process is not None
+        producer = Producer(
+            server.facts["client"],
+            buffer_memory=64 * 1024,
+            batch_size=16 * 1024,
+            max_block_ms=300,
+            delivery_timeout_ms=60_000,
+        )
+        producer.send("t", "first").result(60)
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+
+            def send_ever_more() -> None:
+                for _ in range(1000):
+                    producer.send("t", bytes(1000))
+
+            with pytest.raises(BufferFullError, match="max_block_ms"):
+                send_ever_more()
+            assert producer.metrics()["buffered_bytes"] < 64 * 1024 + 2000
+            with pytest.raises(RequestTimedOutError):
+                producer.flush(0.1)
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        producer.flush(60)
+        assert producer.metrics()["records_failed"] == 0
+        producer.close()
+
+
+def test_what_is_not_delivered_fails_when_the_producer_is_closed(bootstrap: str, topic: str) -> None:
+    producer = Producer(bootstrap, linger_ms=60_000)
+    delivery = producer.send(topic, "v")
+    producer.close()
+    assert delivery.done()
+    with pytest.raises(DlogError, match="closed"):
+        delivery.result()
