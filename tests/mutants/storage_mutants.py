@@ -20,6 +20,20 @@ MUTANTS = [
         f"{T}/test_sync.py {T}/test_log_model.py",
     ),
     Mutant(
+        "a log that somebody waits for is synced behind others that nobody waits for",
+        "ports/round_executor.py",
+        "self._others_max = threads - 1",
+        "self._others_max = threads",
+        "tests/unit/ports/test_round_executor.py",
+    ),
+    Mutant(
+        "a log is synced by two threads at once",
+        "storage/sync.py",
+        "        if self._job is not None:\n            self._wanted = True",
+        "        if self._job is None and self._wanted:\n            self._wanted = True",
+        f"{T}/test_sync.py",
+    ),
+    Mutant(
         "the name of a new segment is not synced",
         "storage/log_files.py",
         "self.directory if self._unsynced_names or also_running else None,",

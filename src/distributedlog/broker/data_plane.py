@@ -14,8 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from distributedlog.broker.bridge import ControllerBridge, MetadataView
 from distributedlog.broker.cluster.lease_grant import LeaseGrant
@@ -55,8 +54,9 @@ from distributedlog.model.cluster_secret import ClusterSecrets
 from distributedlog.model.errors import BrokerUnreachableError
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.disk import Disk
-from distributedlog.ports.executor import Done, Executor, Outcome
+from distributedlog.ports.executor import Executor
 from distributedlog.ports.randomness import Randomness
+from distributedlog.ports.round_executor import RoundPool
 from distributedlog.settings.addresses import WILDCARDS
 from distributedlog.settings.addresses import Endpoint as Address
 from distributedlog.settings.node_settings import NodeSettings
@@ -65,42 +65,13 @@ if TYPE_CHECKING:
     from distributedlog.broker.coordination.coordinators import GroupCoordinators
     from distributedlog.client.connection import Connection
 
-T = TypeVar("T")
-
 BLOCKING_THREADS: Final = 4
 """How many threads the executor of a data plane needs."""
 PREPARATIONS_MAX: Final = 2
-"""How many batches are prepared at a time; beside a search, a thread is left to those who sync."""
+"""How many batches are prepared at a time; beside a search, a thread is left to those who load."""
 PEER_CONNECT_TIMEOUT_MS: Final = 5_000
 FRAME_OVERHEAD: Final = 1024 * 1024
 """What a fetch response has beside records."""
-
-
-class TimedExecutor(PostingExecutor):
-    """Tells how long each piece of blocking work took: on this loop all of it is there to sync something."""
-
-    def __init__(
-        self, executor: Executor, scheduler: LoopScheduler, measured: Callable[[float], None]
-    ) -> None:
-        super().__init__(executor, scheduler)
-        self._measured = measured
-
-    def run_blocking(self, work: Callable[[], T], done: Done[T]) -> None:
-        seconds = 0.0
-
-        def timed() -> T:
-            nonlocal seconds
-            started = perf_counter()
-            try:
-                return work()
-            finally:
-                seconds = perf_counter() - started
-
-        def finished(outcome: Outcome[T]) -> None:
-            self._measured(seconds)
-            done(outcome)
-
-        super().run_blocking(timed, finished)
 
 
 class DataPlane:
@@ -119,9 +90,11 @@ class DataPlane:
         acceptor: Acceptor,
         descriptors: DescriptorBudget,
         draw: Callable[[int], bytes],
+        sync_threads: int = 0,
     ) -> None:
         """`failed` is called on the loop when the data directory is out of use.  `executor` calls back on any
-        thread, and is closed with the data plane.  `draw` draws that many bytes which nobody can guess."""
+        thread, and is closed with the data plane.  `draw` draws that many bytes which nobody can guess.
+        `sync_threads` threads do nothing but sync logs; with 0 that is work of `executor`, too."""
         self._settings = settings
         self._loop = loop
         self._clock = clock
@@ -131,6 +104,9 @@ class DataPlane:
         self._acceptor = acceptor
         self._draw = draw
         self._scheduler = LoopScheduler(loop, clock)
+        self._syncer: RoundPool | None = None
+        if sync_threads:
+            self._syncer = RoundPool(self._scheduler.post, threads=sync_threads, measured=metrics.synced)
         self._follows = False
         self._server: KafkaServer | None = None
         self._is_accepting = False
@@ -150,8 +126,9 @@ class DataPlane:
             clock=clock,
             randomness=randomness,
             scheduler=self._scheduler,
-            executor=TimedExecutor(self._executor, self._scheduler, metrics.synced),
+            executor=PostingExecutor(self._executor, self._scheduler),
             maker=PostingExecutor(self._executor, self._scheduler),
+            syncer=self._syncer,
             on_failure=failed,
         )
         metrics.add_source(self._families)
@@ -365,6 +342,9 @@ class DataPlane:
         yield one(gauge, "dlog_stray_logs", "Logs of no known topic, kept for a while.", strays)
         samples = [Sample({"topic": topic}, size) for topic, size in sizes.items()]
         yield Family(gauge, "dlog_log_size_bytes", "Bytes of a topic's logs on this broker.", samples)
+        counter, rounds = FamilyKind.COUNTER, self.partitions.sync_rounds
+        yield one(counter, "dlog_sync_rounds", "Hand-overs of logs to be synced.", rounds.round_count)
+        yield one(counter, "dlog_sync_round_logs", "Logs in all rounds of syncs.", rounds.log_count)
 
     # --- stopping ------------------------------------------------------------------------------
 
@@ -390,6 +370,8 @@ class DataPlane:
             self.partitions.close(broker_epoch=broker_epoch)
         else:
             self.partitions.store.abandon()
+        if self._syncer is not None:
+            self._syncer.close()
         self._executor.close()
 
 

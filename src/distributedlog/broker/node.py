@@ -36,6 +36,7 @@ from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import DIRECTORY_MODE, Lock, SystemDisk
 from distributedlog.ports.executor import SystemExecutor
 from distributedlog.ports.randomness import SystemRandomness
+from distributedlog.ports.round_executor import ROUND_THREADS
 from distributedlog.settings.node_settings import NodeSettings
 from distributedlog.settings.secret_file import SecretFile
 from distributedlog.storage.checkpoints import LOCK_FILE
@@ -166,6 +167,7 @@ class Node:
                 secrets=SecretFile(settings.secret_path).current,
                 failed=self.fail,
                 executor=SystemExecutor(threads=BLOCKING_THREADS),
+                sync_threads=ROUND_THREADS,
                 acceptor=SocketAcceptor(settings.listeners, self._loop, self._clock),
                 descriptors=share(raise_limit(), settings.connections_max),
                 draw=os.urandom,

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from distributedlog.model.errors import CorruptLogError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.executor import Executor, Outcome
-from distributedlog.storage.checkpoints import decode_offsets, encode_offsets
+from distributedlog.storage.checkpoints import HIGH_WATERMARK_FILE, decode_offsets, encode_offsets
 from distributedlog.storage.files import Files
+from distributedlog.storage.store import LogStore
 from distributedlog.storage.sync import SmallFile
 
 Written = Callable[[BaseException | None], None]
@@ -87,6 +88,15 @@ class OffsetCheckpoint:
                 copy.write(version, data)
 
         return work
+
+
+def forget_guessed_high_watermarks(store: LogStore) -> None:
+    """A log without a checkpointed high watermark begins at its start.  Its end would be a guess: other
+    replicas may not have all of it.  Whoever leads it alone commits it at once."""
+    known = _read(store.files, f"{store.directory}/{HIGH_WATERMARK_FILE}")
+    for key, log in store.logs.items():
+        if key not in known:
+            log.high_watermark = log.start_offset
 
 
 def _read(files: Files, path: str) -> dict[TopicPartition, int]:

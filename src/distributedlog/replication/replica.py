@@ -35,12 +35,11 @@ from distributedlog.model.errors import (
     UnknownLeaderEpochError,
 )
 from distributedlog.model.ids import TopicPartition, Uuid
-from distributedlog.ports.executor import Executor
 from distributedlog.replication.contract import NO_LEADER, UNCHECKED, Listener, PartitionSignals
 from distributedlog.replication.isr import UNKNOWN_EPOCH, LeaderView
 from distributedlog.replication.verifications import Verifications
 from distributedlog.storage.log import PartitionLog
-from distributedlog.storage.sync import GroupSync, Pause
+from distributedlog.storage.sync import LogSync, SyncRounds
 
 
 def free_no_space() -> bool:
@@ -84,13 +83,12 @@ class Replica:
         log: PartitionLog,
         *,
         broker_id: int,
-        executor: Executor,
+        rounds: SyncRounds,
         signals: PartitionSignals,
         min_insync_replicas: int = 1,
         free_space: Callable[[], bool] = free_no_space,
-        pause: Pause | None = None,
     ) -> None:
-        """`executor` calls back on the data loop.  `free_space` is asked when the disk is full."""
+        """`free_space` is asked when the disk is full."""
         self.topic = topic
         self.topic_id = topic_id
         self.partition_id = partition_id
@@ -112,7 +110,7 @@ class Replica:
         self._min_insync_replicas = min_insync_replicas
         self._view: LeaderView | None = None
         self.verifications = Verifications()
-        self._sync = GroupSync(log, executor, pause)
+        self._sync = LogSync(log, rounds)
         self._is_sync_awaited = False
         self._uncommitted: deque[tuple[int, int]] = deque()
 

@@ -7,14 +7,19 @@
 A job uses names in the log's directory, on a thread of its own.  A log that is deleted meanwhile discards
 them (`Names`): the directory is gone by then, or it is already that of another log of the same name.
 
-A sync that found no room (the epoch history is a file of its own) has done nothing: its job is kept, and
-the next one does its work too.
+A sync that found no room has done nothing: its job is kept, and the next one does its work too.
 
-`GroupSync` drives this through the executor port: `request` is cheap and may be called for every append;
-while a sync runs, requests gather, and one more sync serves them all.  Waiters are called when the
-flushed end has reached their offset, or with the error that took the directory out of use.  A failed sync is
-never tried again.  A waiter for what a truncation has since removed gets an error, whatever is at those
-offsets by then.
+**Rounds.**  `SyncRounds` gathers the logs of a data directory that want a sync in one turn of the loop and
+hands them over at once (`ports.round_executor`), those that somebody waits for (`urgent`) before the others.
+
+    of one log    idle ──► gathered ──► running ──► idle, or gathered again
+                              ▲            │
+                              └── paused ◄─┘
+
+`LogSync.request` is cheap and may be called for every append; while a sync runs, requests gather, and one
+more sync serves them all.  Waiters are called when the flushed end has reached their offset, or with the
+error that took the directory out of use.  A failed sync is never tried again.  A waiter for what a truncation
+has since removed gets an error, whatever is at those offsets by then.
 
 A sync costs the processor as much as many appends do.  So where appends came while one ran, and nobody is
 waiting for them (no request was `urgent`), the next one follows after a pause; an urgent request ends it.
@@ -27,7 +32,8 @@ from typing import TYPE_CHECKING
 
 from distributedlog.model.errors import DlogError, StorageError
 from distributedlog.ports.disk import File
-from distributedlog.ports.executor import Executor, Outcome
+from distributedlog.ports.executor import Outcome
+from distributedlog.ports.round_executor import Piece, RoundExecutor
 from distributedlog.storage.files import Files, ManagedFile
 
 if TYPE_CHECKING:
@@ -122,37 +128,84 @@ class SyncJob:
             managed.unpin()
 
 
-class GroupSync:
+class SyncRounds:
+    """The syncs of all logs of one data directory.  All but the jobs themselves on the thread of the logs."""
+
+    def __init__(
+        self,
+        executor: RoundExecutor,
+        *,
+        post: Callable[[Callable[[], None]], None] | None = None,
+        pause: Pause | None = None,
+    ) -> None:
+        """`post` calls a function in the next turn of the loop; without it each request is a round."""
+        self._executor = executor
+        self._post = post
+        self.pause = pause
+        self._gathered: dict[LogSync, bool] = {}
+        self._is_posted = False
+        self._running: dict[Piece, LogSync] = {}
+        self.round_count = 0
+        self.log_count = 0
+        """Rounds that were handed over, and the logs in all of them."""
+
+    def add(self, sync: "LogSync", *, urgent: bool) -> None:
+        """Syncs the log in the next round."""
+        self._gathered[sync] = urgent or self._gathered.get(sync, False)
+        if self._post is None:
+            self._begin_round()
+        elif not self._is_posted:
+            self._is_posted = True
+            self._post(self._begin_round)
+
+    def hurry(self, job: SyncJob) -> None:
+        """Somebody waits for what comes after this job."""
+        self._executor.hurry(job)
+
+    def _begin_round(self) -> None:
+        self._is_posted = False
+        gathered, self._gathered = self._gathered, {}
+        lanes: tuple[list[Piece], list[Piece]] = ([], [])
+        for sync, is_urgent in gathered.items():
+            job = sync.begin()
+            if job is not None:
+                self._running[job] = sync
+                lanes[0 if is_urgent else 1].append(job)
+        count = len(lanes[0]) + len(lanes[1])
+        if count:
+            self.round_count += 1
+            self.log_count += count
+            self._executor.run_round(*lanes, self._end_one)
+
+    def _end_one(self, job: Piece, outcome: Outcome[None]) -> None:
+        self._running.pop(job).end(outcome)
+
+
+class LogSync:
     """Runs a log's syncs one after the other and calls the waiters."""
 
-    def __init__(self, log: "PartitionLog", executor: Executor, pause: Pause | None = None) -> None:
+    def __init__(self, log: "PartitionLog", rounds: SyncRounds) -> None:
         self._log = log
-        self._executor = executor
-        self._pause = pause
-        self._running = False
+        self._rounds = rounds
+        self._job: SyncJob | None = None
         self._is_paused = False
         self._wanted = False
         self._urgent = False
         self._waiters: list[tuple[int, int, Waiter]] = []
 
     def request(self, *, urgent: bool = True) -> None:
-        """Everything appended so far shall be synced soon; at once if that is urgent and none runs."""
-        if self._running or (self._is_paused and not urgent):
+        """Everything appended so far shall be synced soon: in the next round if none runs, after a pause if
+        that is not urgent and one has just run."""
+        if self._job is not None:
             self._wanted = True
-            if urgent:
+            if urgent and not self._urgent:
                 self._urgent = True
-            return
-        self._is_paused = self._wanted = self._urgent = False
-        try:
-            job = self._log.begin_sync()
-        except DlogError as error:
-            self._notify_all(error)
-            return
-        if job is None:
-            self._notify_reached()
-            return
-        self._running = True
-        self._executor.run_blocking(job.run, lambda outcome: self._finished(job, outcome))
+                self._rounds.hurry(self._job)
+        elif self._is_paused and not urgent:
+            self._wanted = True
+        else:
+            self._is_paused = False
+            self._rounds.add(self, urgent=urgent)
 
     def wait_for(self, offset: int, waiter: Waiter, *, urgent: bool = True) -> None:
         """Calls `waiter` once everything below `offset` is synced, with the error if it cannot be."""
@@ -162,25 +215,41 @@ class GroupSync:
         self._waiters.append((offset, self._log.truncations, waiter))
         self.request(urgent=urgent)
 
-    def _finished(self, job: SyncJob, outcome: Outcome[None]) -> None:
-        self._running = False
+    def begin(self) -> SyncJob | None:
+        """Returns what is to be synced; None if nothing is, or nothing can be."""
+        self._wanted = self._urgent = False
+        try:
+            job = self._log.begin_sync()
+        except DlogError as error:
+            self._notify_all(error)
+            return None
+        if job is None:
+            self._notify_reached()
+        else:
+            self._job = job
+        return job
+
+    def end(self, outcome: Outcome[None]) -> None:
+        job, self._job = self._job, None
+        assert job is not None
         self._log.end_sync(job, succeeded=outcome.error is None)
         if outcome.error is not None:
             self._notify_all(outcome.error)
             return
-        self._is_paused = self._pause is not None and self._wanted and not self._urgent
+        wanted, urgent, pause = self._wanted, self._urgent, self._rounds.pause
+        self._wanted = self._urgent = False
+        self._is_paused = pause is not None and wanted and not urgent
         self._notify_reached()
-        if self._is_paused and self._pause is not None:
-            self._pause(self._end_pause)
-        elif (self._wanted or self._waiters) and not self._running:
-            self.request()
+        if self._is_paused and pause is not None:
+            pause(self._end_pause)
+        elif (wanted or self._waiters) and self._job is None:
+            self.request(urgent=urgent or not wanted)
 
     def _end_pause(self) -> None:
         """Ends a pause; one that was ended before may end the next one early, which does no harm."""
         if self._is_paused:
             self._is_paused = False
-            if self._wanted or self._waiters:
-                self.request()
+            self._rounds.add(self, urgent=False)
 
     def _notify_reached(self) -> None:
         log, waiting = self._log, self._waiters

@@ -7,17 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from distributedlog.broker.data_plane import BLOCKING_THREADS, DataPlane, TimedExecutor, advertised
-from distributedlog.broker.loops import LoopScheduler
+from distributedlog.broker.data_plane import BLOCKING_THREADS, DataPlane, advertised
 from distributedlog.broker.net.descriptors import DescriptorBudget
 from distributedlog.broker.observability.metrics import BrokerMetrics
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import SystemDisk
-from distributedlog.ports.executor import Outcome, SystemExecutor
+from distributedlog.ports.executor import SystemExecutor
 from distributedlog.settings.addresses import Endpoint
 from distributedlog.settings.loading import load_settings
 from tests.simulation.clock import SeededRandomness
-from tests.simulation.executor import InlineExecutor
 from tests.simulation.net.channel import MemoryAcceptor
 from tests.unit.broker.server_stage import SECRET_HOLDER
 
@@ -30,34 +28,6 @@ def test_a_port_that_was_chosen_free_is_advertised_as_what_it_became() -> None:
         ("IN", "localhost", 4711),
         ("OUT", "kafka.example", 443),
     ]
-
-
-def test_blocking_work_is_timed_whether_it_succeeds_or_fails() -> None:
-    async def story() -> tuple[list[float], list[BaseException | None]]:
-        scheduler = LoopScheduler(asyncio.get_running_loop(), SystemClock())
-        told: list[float] = []
-        errors: list[BaseException | None] = []
-        executor = TimedExecutor(InlineExecutor(), scheduler, told.append)
-        done = asyncio.Event()
-
-        def fail() -> None:
-            raise OSError("no")
-
-        def ended(outcome: Outcome[None]) -> None:
-            errors.append(outcome.error)
-            if len(errors) == 2:
-                done.set()
-
-        executor.run_blocking(lambda: None, ended)
-        executor.run_blocking(fail, ended)
-        await asyncio.wait_for(done.wait(), 10)
-        return told, errors
-
-    told, errors = asyncio.run(story())
-    assert len(told) == 2
-    assert all(seconds >= 0 for seconds in told)
-    assert errors[0] is None
-    assert isinstance(errors[1], OSError)
 
 
 def test_a_scrape_shows_the_partitions(tmp_path: Path) -> None:

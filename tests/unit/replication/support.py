@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from distributedlog.model.config import LogConfig
 from distributedlog.model.ids import Uuid
+from distributedlog.ports.round_executor import SingleRounds
 from distributedlog.records.batch import read_header
 from distributedlog.records.record import decode_batch
 from distributedlog.replication.contract import ACKS_ALL, PartitionRead, PartitionSignals
@@ -11,6 +12,7 @@ from distributedlog.replication.partition import Partition
 from distributedlog.replication.verifications import Verification
 from distributedlog.storage.append import AppendResult, Origin
 from distributedlog.storage.files import Files
+from distributedlog.storage.sync import SyncRounds
 from tests.simulation.disk import SimDisk
 from tests.simulation.executor import StepExecutor
 from tests.unit.storage.support import NOW_MS, SMALL, batch_of, batches_in, open_on, value_of
@@ -40,7 +42,7 @@ class Stage:
             0,
             log,
             broker_id=ME,
-            executor=self.executor,
+            rounds=SyncRounds(SingleRounds(self.executor)),
             signals=self.signals,
             min_insync_replicas=self.min_insync_replicas,
         )

@@ -1,15 +1,26 @@
 """Group syncs: who waits for what, who shares, and who is told when it fails."""
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from distributedlog.model.errors import DiskFullError, LogDirectoryFailedError, StorageError
+from distributedlog.model.errors import (
+    DiskFullError,
+    LogClosedError,
+    LogDirectoryFailedError,
+    StorageError,
+)
+from distributedlog.ports.executor import Outcome
+from distributedlog.ports.round_executor import Piece, PieceDone, SingleRounds
 from distributedlog.storage.files import Files
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import open_log
-from distributedlog.storage.sync import GroupSync, SmallFile
+from distributedlog.storage.sync import LogSync, SmallFile, SyncRounds
 from tests.simulation.disk import SimDisk
 from tests.simulation.executor import StepExecutor
 from tests.unit.storage.support import (
@@ -26,7 +37,7 @@ from tests.unit.storage.support import (
 class Waiters:
     """Remembers what each was told."""
 
-    def __init__(self, sync: GroupSync) -> None:
+    def __init__(self, sync: LogSync) -> None:
         self._sync = sync
         self.told: dict[int, BaseException | None] = {}
 
@@ -38,11 +49,11 @@ class Waiters:
         self._sync.wait_for(offset, waiter)
 
 
-def a_group() -> tuple[SimDisk, PartitionLog, StepExecutor, GroupSync, Waiters]:
+def a_group() -> tuple[SimDisk, PartitionLog, StepExecutor, LogSync, Waiters]:
     disk = SimDisk(1)
     log, _ = open_on(disk)
     executor = StepExecutor()
-    sync = GroupSync(log, executor)
+    sync = LogSync(log, SyncRounds(SingleRounds(executor)))
     return disk, log, executor, sync, Waiters(sync)
 
 
@@ -253,7 +264,7 @@ def test_syncs_of_many_logs_in_any_order_keep_their_promises(seed: int) -> None:
     for number in range(4):
         files = Files(disk)
         log, _ = open_on(disk, files=files) if number == 0 else _open_beside(disk, files, number)
-        logs.append((log, Waiters(GroupSync(log, executor))))
+        logs.append((log, Waiters(LogSync(log, SyncRounds(SingleRounds(executor))))))
     for turn in range(60):
         log, waiters = logs[turn * 7 % 4]
         append_numbers(log, [turn])
@@ -286,11 +297,11 @@ class Rests:
         self.callbacks.pop(0)()
 
 
-def a_resting_group() -> tuple[PartitionLog, StepExecutor, GroupSync, Rests]:
+def a_resting_group() -> tuple[PartitionLog, StepExecutor, LogSync, Rests]:
     """One sync is done, appends came while it ran, and nobody waits for them."""
     log, _ = open_on(SimDisk(1))
     executor, rests = StepExecutor(), Rests()
-    sync = GroupSync(log, executor, rests)
+    sync = LogSync(log, SyncRounds(SingleRounds(executor), pause=rests))
     append_numbers(log, [0])
     sync.request(urgent=False)
     assert executor.waiting == 1, "the first does not rest"
@@ -342,3 +353,187 @@ def test_a_waiter_that_is_not_in_a_hurry_rests_too() -> None:
     rests.end()
     executor.run_all()
     assert told == [None]
+
+
+# --- rounds ------------------------------------------------------------------------------------
+
+
+class Turns:
+    """The turns of a loop, made by hand."""
+
+    def __init__(self) -> None:
+        self.posted: list[Callable[[], None]] = []
+
+    def run(self) -> None:
+        posted, self.posted = self.posted, []
+        for callback in posted:
+            callback()
+
+
+class Lanes:
+    """Notes what a round hands over, by the ends that its jobs sync up to; runs it when told."""
+
+    def __init__(self) -> None:
+        self.rounds: list[tuple[int, int]] = []
+        self.hurried: list[Piece] = []
+        self.waiting: list[tuple[Piece, PieceDone]] = []
+
+    def run_round(self, urgent: Sequence[Piece], others: Sequence[Piece], done: PieceDone) -> None:
+        self.rounds.append((len(urgent), len(others)))
+        self.waiting += [(piece, done) for piece in (*urgent, *others)]
+
+    def hurry(self, piece: Piece) -> None:
+        self.hurried.append(piece)
+
+    def run_all(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for piece, done in waiting:
+            done(piece, Outcome.of(piece.run))
+
+
+def logs_in_rounds(count: int) -> tuple[list[tuple[PartitionLog, LogSync]], Turns, Lanes, SyncRounds]:
+    disk, turns, lanes = SimDisk(1), Turns(), Lanes()
+    files = Files(disk)
+    rounds = SyncRounds(lanes, post=lambda callback: turns.posted.append(callback))
+    logs = [_open_beside(disk, files, number)[0] for number in range(count)]
+    return [(log, LogSync(log, rounds)) for log in logs], turns, lanes, rounds
+
+
+def test_all_that_ask_in_one_turn_are_one_round() -> None:
+    logs, turns, lanes, rounds = logs_in_rounds(20)
+    for turn in range(3):
+        for number, (log, sync) in enumerate(logs):
+            append_numbers(log, [turn])
+            sync.request(urgent=number % 4 == 0)
+            sync.request(urgent=False)
+    assert len(turns.posted) == 1
+    turns.run()
+    assert lanes.rounds == [(5, 15)]
+    lanes.run_all()
+    assert all(log.flushed_end_offset == 3 for log, _ in logs)
+    assert (rounds.round_count, rounds.log_count) == (1, 20)
+    assert turns.posted == []
+
+
+def test_what_was_appended_before_the_round_began_is_in_it() -> None:
+    logs, turns, lanes, _ = logs_in_rounds(1)
+    log, sync = logs[0]
+    told: list[BaseException | None] = []
+    append_numbers(log, [0])
+    sync.wait_for(1, told.append, urgent=False)
+    append_numbers(log, [1])
+    sync.wait_for(2, told.append)
+    turns.run()
+    assert lanes.rounds == [(1, 0)], "one of two was urgent"
+    lanes.run_all()
+    assert told == [None, None]
+
+
+def test_who_comes_to_wait_while_a_sync_is_queued_makes_it_urgent_and_the_next_one_too() -> None:
+    logs, turns, lanes, _ = logs_in_rounds(1)
+    log, sync = logs[0]
+    append_numbers(log, [0])
+    sync.request(urgent=False)
+    turns.run()
+    append_numbers(log, [1])
+    sync.request(urgent=False)
+    assert lanes.hurried == []
+    sync.request()
+    sync.request()
+    assert [piece for piece, _ in lanes.waiting] == lanes.hurried
+    lanes.run_all()
+    turns.run()
+    assert lanes.rounds == [(0, 1), (1, 0)]
+    lanes.run_all()
+    assert log.flushed_end_offset == 2
+
+
+def test_a_log_that_is_closed_before_its_round_begins_tells_its_waiters() -> None:
+    logs, turns, lanes, _ = logs_in_rounds(2)
+    told: list[BaseException | None] = []
+    for log, sync in logs:
+        append_numbers(log, [0])
+        sync.wait_for(1, told.append)
+    logs[0][0].abandon()
+    turns.run()
+    assert lanes.rounds == [(1, 0)]
+    lanes.run_all()
+    assert [type(error) for error in told] == [LogClosedError, type(None)]
+
+
+class RoundsModel(RuleBasedStateMachine):
+    """Logs that are appended to, asked for and cut in any order: each is synced by one job at a time, whoever
+    waited is told once and only of what a power cut leaves, and nothing is left undone."""
+
+    @initialize(seed=st.integers(0, 2**16), paused=st.booleans())
+    def begin(self, seed: int, paused: bool) -> None:
+        self.disk, self.turns, self.executor = SimDisk(seed), Turns(), StepExecutor(seed)
+        self.pauses: list[Callable[[], None]] = []
+        rounds = SyncRounds(
+            SingleRounds(self.executor),
+            post=lambda callback: self.turns.posted.append(callback),
+            pause=self.pauses.append if paused else None,
+        )
+        files = Files(self.disk)
+        self.logs = [_open_beside(self.disk, files, number)[0] for number in range(3)]
+        self.syncs = [LogSync(log, rounds) for log in self.logs]
+        self.open_waits = 0
+
+    @rule(number=st.integers(0, 2), urgent=st.booleans(), waits=st.booleans())
+    def append(self, number: int, urgent: bool, waits: bool) -> None:
+        log = self.logs[number]
+        append_numbers(log, [log.end_offset])
+        if waits:
+            self.open_waits += 1
+            self.syncs[number].wait_for(
+                log.end_offset, partial(self._told, log, log.end_offset), urgent=urgent
+            )
+        else:
+            self.syncs[number].request(urgent=urgent)
+
+    def _told(self, log: PartitionLog, offset: int, error: BaseException | None) -> None:
+        self.open_waits -= 1
+        assert self.open_waits >= 0, "told twice"
+        if error is None:
+            assert log.flushed_end_offset >= offset
+
+    @rule(number=st.integers(0, 2), back=st.integers(1, 3))
+    def truncate(self, number: int, back: int) -> None:
+        log = self.logs[number]
+        log.truncate_to(max(0, log.end_offset - back), NOW_MS)
+
+    @rule()
+    def turn(self) -> None:
+        self.turns.run()
+
+    @rule()
+    def sync_one(self) -> None:
+        self.executor.run_one()
+
+    @rule()
+    def end_a_pause(self) -> None:
+        if self.pauses:
+            self.pauses.pop(0)()
+
+    @invariant()
+    def one_job_a_log(self) -> None:
+        if hasattr(self, "logs"):
+            assert self.executor.waiting <= len(self.logs)
+            for number, log in enumerate(self.logs):
+                twin = self.disk.fork(1)
+                twin.crash("drop")
+                again, _ = _open_beside(twin, Files(twin), number)
+                assert again.end_offset >= log.flushed_end_offset
+
+    def teardown(self) -> None:
+        if hasattr(self, "logs"):
+            while self.turns.posted or self.executor.waiting or self.pauses:
+                self.turns.run()
+                self.executor.run_all()
+                self.end_a_pause()
+            assert self.open_waits == 0
+            assert all(log.flushed_end_offset == log.end_offset for log in self.logs)
+
+
+TestRounds = RoundsModel.TestCase
+TestRounds.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

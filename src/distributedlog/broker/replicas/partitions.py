@@ -57,20 +57,18 @@ from distributedlog.ports.clock import Clock
 from distributedlog.ports.disk import Disk
 from distributedlog.ports.executor import Executor, Outcome
 from distributedlog.ports.randomness import Randomness
+from distributedlog.ports.round_executor import RoundExecutor, SingleRounds
 from distributedlog.ports.scheduler import Scheduler
+from distributedlog.replication.checkpoints import forget_guessed_high_watermarks
 from distributedlog.replication.contract import PartitionSignals
 from distributedlog.replication.partition import Partition
 from distributedlog.settings.node_settings import NodeSettings
-from distributedlog.storage.checkpoints import (
-    HIGH_WATERMARK_FILE,
-    PARTITION_METADATA_FILE,
-    decode_offsets,
-    encode_partition_metadata,
-)
+from distributedlog.storage.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
 from distributedlog.storage.files import OPEN_FILES_MAX
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import RecoveryReport
 from distributedlog.storage.store import LogStore
+from distributedlog.storage.sync import SyncRounds
 
 T = TypeVar("T")
 
@@ -94,6 +92,7 @@ class PartitionSet:
         executor: Executor,
         disk: Disk,
         maker: Executor | None = None,
+        syncer: RoundExecutor | None = None,
     ) -> None:
         self.store = store
         self.signals = PartitionSignals()
@@ -106,7 +105,9 @@ class PartitionSet:
         self._settings = settings
         self._clock = clock
         self._scheduler = scheduler
-        self._executor = executor
+        self.sync_rounds = SyncRounds(
+            syncer or SingleRounds(executor), post=scheduler.post, pause=self._pause
+        )
         self._configs = LogConfigs(settings, self.image)
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[Uuid, int], Partition] = {}
@@ -134,11 +135,13 @@ class PartitionSet:
         image: MetadataImage | None = None,
         open_files_max: int = OPEN_FILES_MAX,
         maker: Executor | None = None,
+        syncer: RoundExecutor | None = None,
     ) -> "PartitionSet":
         """Recovers every log of the data directory; blocks so long.
 
         `executor` calls back on the data loop (`PostingExecutor`), and so does `maker`, which makes the files
-        of new logs; without one they are made at once.  `on_failure`: the directory is out of
+        of new logs; without one they are made at once.  `syncer` runs the rounds of syncs; without one
+        they are work of `executor`.  `on_failure`: the directory is out of
         use, and with it this broker.  `image`, of any age, is only asked for the topics' settings: recovery
         knows then in which logs gaps are right.
         """
@@ -161,9 +164,16 @@ class PartitionSet:
             on_failure=failed,
             without_unopened=True,
         )
-        _forget_guessed_high_watermarks(store)
+        forget_guessed_high_watermarks(store)
         partitions = cls(
-            store, settings, clock=clock, scheduler=scheduler, executor=executor, disk=disk, maker=maker
+            store,
+            settings,
+            clock=clock,
+            scheduler=scheduler,
+            executor=executor,
+            disk=disk,
+            maker=maker,
+            syncer=syncer,
         )
         opened.append(partitions)
         partitions._log_damage()
@@ -446,11 +456,10 @@ class PartitionSet:
             key.partition,
             log,
             broker_id=self._settings.node_id,
-            executor=self._executor,
+            rounds=self.sync_rounds,
             signals=self.signals,
             min_insync_replicas=min_insync_replicas(self.image, key.topic),
             free_space=self._free_space,
-            pause=self._pause,
         )
         self.maintenance.lower_before_truncations(key, log)
         self._by_id[topic_id, key.partition] = partition
@@ -573,17 +582,3 @@ def _describe(report: RecoveryReport) -> str:
     if report.lost_synced_offsets:
         found.append(f"the last {report.lost_synced_offsets} synced offsets are gone")
     return "; ".join(found) or "an earlier opening moved damaged bytes aside, and could not tell"
-
-
-def _forget_guessed_high_watermarks(store: LogStore) -> None:
-    """A log without a checkpointed high watermark begins at its start.  Its end would be a guess: other
-    replicas may not have all of it.  Whoever leads it alone commits it at once."""
-    path = f"{store.directory}/{HIGH_WATERMARK_FILE}"
-    try:
-        data = store.files.read_small(path)
-        known = {} if data is None else decode_offsets(data, path)
-    except CorruptLogError:  # the store has noted it
-        known = {}
-    for key, log in store.logs.items():
-        if key not in known:
-            log.high_watermark = log.start_offset

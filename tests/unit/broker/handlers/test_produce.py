@@ -79,6 +79,7 @@ def test_acks_1_is_answered_before_anything_is_synced(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         assert broker.produce(batch_of([value_of(1)]), acks=1).base_offset == 0
         assert broker.partition.high_watermark == 0
+        broker.stage.scheduler.run_posted()
         assert broker.stage.executor.waiting == 1
 
 

@@ -41,6 +41,7 @@ class DelayedStage(Stage):
     def add_produce(self, *names: str, timeout_ms: int = 1_000) -> None:
         awaited = [(self[name], produce(self[name], 1).last_offset + 1) for name in names]
         self.purgatory.add_produce(awaited, timeout_ms, self.codes.append)
+        self.scheduler.run_posted()
 
     def add_fetch(
         self,
@@ -375,6 +376,7 @@ def a_resting_log(stage: DelayedStage) -> None:
     """The topic `a`, of which one record is synced and another one's sync rests."""
     for number in (1, 2):
         produce(stage["a"], number, acks=1)
+        stage.scheduler.run_posted()
     stage.settle()
     assert (stage["a"].log_end_offset, stage["a"].high_watermark) == (2, 1)
 
