@@ -10,11 +10,18 @@ strength of what is not there.
 | DAMAGED | was opened, and lacks records that were synced | neither                | if all others allow   |
 | MISSING | was there and is gone                         | neither                 | not while it lasts    |
 | ONLINE  | is open: the end of OFFLINE and MISSING       | as it was               | yes                   |
+| CORRUPT | is open, and cannot be read in a place        | neither, if another can | only if no other can  |
+|         |                                               | lead                    |                       |
 
 OFFLINE and MISSING are kept in the partition's directories, as Kafka's LOST, so that the next controller
 knows them, and clients are told of an offline replica.  The only replica of a partition has nobody else to
 get its records from: it stays the one that led last (decision 8), leads what is sound of a damaged log, and
 leads again once a lost one is back.  Who would rather begin empty asks for an unclean election.
+
+CORRUPT is told by a broker that serves.  It asks to be released: it is going to remove committed records in
+order to fetch them again.  The leader epoch rises with the release though the leader may stay, so that no
+fetch from before counts for the ISR any more (decision 24).  If nobody else can lead cleanly nothing changes,
+and the broker asks again when others are in sync.
 """
 
 from collections.abc import Iterable
@@ -23,8 +30,14 @@ from typing import Final, NamedTuple
 
 from distributedlog.controller.elections import Departed, change_record, plan, rules_of
 from distributedlog.controller.features import has_eligible_leaders
-from distributedlog.controller.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, MetadataImage, Partition
-from distributedlog.controller.records import PartitionChanged
+from distributedlog.controller.image import (
+    LOST_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    MetadataImage,
+    Partition,
+    Topic,
+)
+from distributedlog.controller.records import NO_LEADER, PartitionChanged
 from distributedlog.model.errors import InvalidRequestError
 from distributedlog.model.ids import Uuid
 
@@ -36,6 +49,7 @@ class Fault(IntEnum):
     OFFLINE = 1
     DAMAGED = 2
     MISSING = 3
+    CORRUPT = 4
 
 
 class ReplicaFault(NamedTuple):
@@ -57,6 +71,9 @@ def settle_faults(
         partition = None if topic is None else topic.partitions.get(partition_id)
         if topic is None or partition is None or broker_id not in partition.replicas:
             continue
+        if fault == Fault.CORRUPT:
+            records += _release(image, topic, partition_id, broker_id)
+            continue
         directories = partition.directories
         if has_eligible_leaders(image.level):
             is_lost = fault in (Fault.OFFLINE, Fault.MISSING)
@@ -70,6 +87,21 @@ def settle_faults(
         if record is not None:
             records.append(record)
     return records
+
+
+def _release(image: MetadataImage, topic: Topic, partition_id: int, broker_id: int) -> list[PartitionChanged]:
+    """Takes the replica out of the ISR and the ELR, in a new leader epoch, if another leads cleanly."""
+    partition = topic.partitions[partition_id]
+    rules = rules_of(image, topic.name)._replace(unclean_allowed=False)
+    departed = Departed(without_disk=(broker_id,))
+    target = plan(partition, rules, image.is_active, departed=departed)
+    if target.leader == NO_LEADER:
+        return []
+    record = change_record(topic, partition_id, partition, target)
+    if record is None:
+        record = PartitionChanged(topic_id=topic.topic_id, partition_id=partition_id)
+    record.leader = target.leader  # also where it is the same: with a leader named the leader epoch rises
+    return [record]
 
 
 def _departed(partition: Partition, broker_id: int, fault: int) -> Departed:

@@ -47,6 +47,16 @@ class ListedOffset(NamedTuple):
 NOT_FOUND: Final = ListedOffset()
 
 
+class Corruption(NamedTuple):
+    """Where a log holds what was sound once and is so no longer."""
+
+    base_offset: int
+    """The first offset of the segment that is concerned."""
+    leader_epoch: int
+    """The leader epoch in which it was found: the last one in which this replica may have fetched."""
+    reason: str
+
+
 class PartitionRead(NamedTuple):
     region: FileRegion | None
     """None when there is nothing to read yet.  Close it when it is sent."""

@@ -7,6 +7,7 @@ leader does not have.
 
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.errors import DiskFullError, LogDirectoryFailedError
+from distributedlog.replication.contract import Corruption
 from distributedlog.replication.fetch_planner import FetchPosition
 from distributedlog.replication.replica import Replica
 from distributedlog.storage.append import AppendResult
@@ -78,8 +79,11 @@ class FollowerReplica(Replica):
     def _truncate(self, offset: int, now_ms: int) -> None:
         if offset < self.log.end_offset:
             self.log.truncate_to(offset, now_ms)
-            while self._uncommitted and self._uncommitted[-1][0] > self.log.end_offset:
-                self._uncommitted.pop()
+            self._forget_uncommitted()
+
+    def _forget_uncommitted(self) -> None:
+        while self._uncommitted and self._uncommitted[-1][0] > self.log.end_offset:
+            self._uncommitted.pop()
 
     def follow_high_watermark(self, leader_high_watermark: int) -> None:
         high_watermark = min(leader_high_watermark, self.log.end_offset)
@@ -102,6 +106,31 @@ class FollowerReplica(Replica):
         self._check_follows(leader_epoch)
         self._uncommitted.clear()
         self.log.restart_at(offset, now_ms)
+
+    def note_corruption(self, base_offset: int, reason: str) -> None:
+        """Notes that the segment that begins at `base_offset` is corrupt: nothing is fetched until it is set
+        aside.  Of several the first counts, and the leader epoch in which the last was found."""
+        before = self.corruption
+        if before is not None and before.base_offset < base_offset:
+            base_offset, reason = before.base_offset, before.reason
+        self.corruption = Corruption(base_offset, self.leader_epoch, reason)
+        self._notify(self._signals.state_changed)
+
+    def set_aside_corruption(self, now_ms: int) -> str:
+        """Ends the log before what is corrupt, and fetches on from there; returns where that is kept.
+
+        Committed records go.  So this replica must be out of the ISR and the ELR, in a leader epoch in which
+        it has not fetched yet (decision 24).
+        """
+        corruption = self.corruption
+        assert corruption is not None
+        assert self.leader_epoch > corruption.leader_epoch, "an old fetch may count for the ISR"
+        self._check_follows(self.leader_epoch)
+        kept = self.log.set_aside_from(corruption.base_offset, now_ms)
+        self._forget_uncommitted()
+        self.corruption = None
+        self._notify(self._signals.state_changed)
+        return kept
 
     def _check_follows(self, leader_epoch: int) -> None:
         self._check_epoch(leader_epoch)

@@ -35,7 +35,7 @@ from distributedlog.model.errors import (
     UnknownLeaderEpochError,
 )
 from distributedlog.model.ids import TopicPartition, Uuid
-from distributedlog.replication.contract import NO_LEADER, UNCHECKED, Listener, PartitionSignals
+from distributedlog.replication.contract import NO_LEADER, UNCHECKED, Corruption, Listener, PartitionSignals
 from distributedlog.replication.isr import UNKNOWN_EPOCH, LeaderView
 from distributedlog.replication.verifications import Verifications
 from distributedlog.storage.log import PartitionLog
@@ -61,6 +61,7 @@ class Replica:
         "appended_bytes",
         "broker_id",
         "committed_bytes",
+        "corruption",
         "failure",
         "is_stopped",
         "isr",
@@ -100,6 +101,8 @@ class Replica:
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.failure: StorageError | None = None
+        self.corruption: Corruption | None = None
+        """What is known to be corrupt of its log.  Nothing is fetched so long (`set_aside_corruption`)."""
         self.is_stopped = False
         self.appended_bytes = 0
         """The bytes appended since this object was made.  Like `committed_bytes`, for who waits until there

@@ -1,8 +1,8 @@
 """The log of one partition: an ordered list of segments that is appended to at its end.
 
 Invariants: offsets rise and are given once; a batch is in the file before `end_offset` passes it; nothing
-below `flushed_end_offset` is lost by a power cut; only `truncate_to` and `restart_at` move the end back.  One
-writer, on one thread.
+below `flushed_end_offset` is lost by a power cut; only `truncate_to`, `restart_at` and `set_aside_from` move
+the end back.  One writer, on one thread.
 
 | where       | what                                                                              |
 |-------------|-----------------------------------------------------------------------------------|
@@ -254,6 +254,31 @@ class PartitionLog(ReadableLog):
         self._set_end(offset, now_ms)
         self.flushed_end_offset = offset  # nothing is before it that could be lost
         self.high_watermark = offset
+
+    def set_aside_from(self, base_offset: int, now_ms: int) -> str:
+        """Ends the log before the segment that begins at `base_offset`: its log file goes to the quarantine,
+        what is behind it goes; durable on return.  Returns where the file is kept.
+
+        Nothing of it is read, so it does not matter what is wrong with it.  A crash leaves a log that ends
+        there, or one that still has some of the segments; never one with a hole.
+        """
+        self.check_open()
+        damaged, *later = self.segments.from_offset(base_offset)
+        is_first = damaged is self.segments.first
+        end_offset = max(damaged.base_offset, self.start_offset)
+        self._note_truncation(0 if is_first else end_offset)
+        self._remove_now(later)
+        kept = self._move_to_quarantine(damaged)
+        fresh = Segment.create(self.files, self.directory, end_offset, self.config.index_interval_bytes)
+        self.files.sync_directory(self.directory)
+        self.segments.replace([damaged, *later], [fresh])
+        self._start_active(fresh, now_ms)
+        if is_first:
+            self.snapshots.remove_above(-1)
+            self.epochs.clear()
+        self._set_end(end_offset, now_ms)
+        self.flushed_end_offset = end_offset
+        return kept
 
     def _set_end(self, end_offset: int, now_ms: int) -> None:
         self.end_offset = end_offset

@@ -24,6 +24,9 @@ from distributedlog.storage.scan import LIMITS
 from distributedlog.storage.segment import DELETED_SUFFIX, Segment, SegmentList
 from distributedlog.storage.sync import Names, SmallFile, SyncJob
 
+QUARANTINE = "quarantine"
+"""The directory of a log in which damaged bytes are kept aside."""
+
 
 class LogFiles:
     """A log's files and offsets, and the syncing and deleting of them."""
@@ -196,6 +199,22 @@ class LogFiles:
                 self.files.remove(path)
             segment.close()
         self.files.sync_directory(self.directory)
+
+    def _move_to_quarantine(self, segment: Segment) -> str:
+        """Moves the log file of a segment aside, durably, and removes its indexes; returns where it is."""
+        home = f"{self.directory}/{QUARANTINE}"
+        self.files.make_directory(home)
+        segment.mark_synced()
+        segment.log.generation += 1
+        source, *indexes = segment.paths()
+        target = self.files.find_free_path(f"{home}/{source.rpartition('/')[2]}")
+        self.files.rename_managed(segment.log, target)
+        for path in indexes:
+            self.files.remove(path)
+        segment.close()
+        self.files.sync_directory(home)
+        self.files.sync_directory(self.directory)
+        return target
 
     def remove_deleted_files(self, now_ms: int) -> int:
         """Unlinks the files whose delay is over; how many bytes that freed."""

@@ -32,6 +32,7 @@ from distributedlog.storage.epochs import NO_EPOCH, EpochHistory
 from distributedlog.storage.files import TEMPORARY_SUFFIX, Files
 from distributedlog.storage.index import RELATIVE_OFFSET_MAX
 from distributedlog.storage.log import PartitionLog
+from distributedlog.storage.log_files import QUARANTINE as QUARANTINE
 from distributedlog.storage.producer_history import SnapshotFiles, apply_batch
 from distributedlog.storage.producers import ProducerStates
 from distributedlog.storage.scan import (
@@ -55,7 +56,6 @@ from distributedlog.storage.segment import (
     file_name,
 )
 
-QUARANTINE = "quarantine"
 STEM_DIGITS = 20
 
 

@@ -133,3 +133,52 @@ def test_what_nobody_knows_is_passed_over_and_too_much_is_refused() -> None:
     request = {"replica_faults": many}
     with pytest.raises(Exception, match="more than"):
         stage.heartbeat(1, **request)
+
+
+# --- a corrupt replica asks to be released -------------------------------------------------------
+
+
+def test_a_corrupt_leader_hands_over_and_is_neither_in_sync_nor_eligible() -> None:
+    stage, topic_id = stage_of(1, 2, min_insync_replicas="2")
+    before = stage.partition("t")
+    partition = tell(stage, 1, topic_id, Fault.CORRUPT)
+    assert (partition.leader, partition.isr, partition.elr) == (2, (2,), ())
+    assert partition.leader_epoch == before.leader_epoch + 1
+    assert not partition.is_lost(1)
+
+
+def test_a_corrupt_follower_leaves_the_isr_and_the_leader_leads_on_in_a_new_epoch() -> None:
+    """A fetch that it sent before must not bring it back: the leader refuses it by its epoch."""
+    stage, topic_id = stage_of(1, 2, min_insync_replicas="2")
+    before = stage.partition("t")
+    partition = tell(stage, 2, topic_id, Fault.CORRUPT)
+    assert (partition.leader, partition.isr, partition.elr) == (1, (1,), ())
+    assert partition.leader_epoch == before.leader_epoch + 1
+
+
+def test_a_corrupt_follower_that_is_out_of_sync_already_gets_a_new_epoch_too() -> None:
+    stage, topic_id = stage_of(1, 2)
+    first = tell(stage, 2, topic_id, Fault.CORRUPT)
+    second = tell(stage, 2, topic_id, Fault.CORRUPT)
+    assert (second.leader, second.isr) == (first.leader, first.isr) == (1, (1,))
+    assert second.leader_epoch == first.leader_epoch + 1
+
+
+@pytest.mark.parametrize("unclean", ["true", "false"])
+def test_a_corrupt_leader_that_is_alone_in_sync_leads_on(unclean: str) -> None:
+    stage, topic_id = stage_of(1, 2, unclean_leader_election_enable=unclean)
+    tell(stage, 2, topic_id, Fault.DAMAGED)
+    before = stage.partition("t")
+    assert (before.leader, before.isr) == (1, (1,))
+    assert tell(stage, 1, topic_id, Fault.CORRUPT) == before
+    stage, topic_id = stage_of(1)
+    before = stage.partition("t")
+    assert tell(stage, 1, topic_id, Fault.CORRUPT) == before
+
+
+def test_a_corrupt_leader_hands_over_to_a_replica_that_is_eligible_and_active() -> None:
+    stage, topic_id = stage_of(1, 2, min_insync_replicas="2")
+    stage.silence(2)
+    assert stage.partition("t").elr == (2,)
+    before = stage.partition("t")
+    assert tell(stage, 1, topic_id, Fault.CORRUPT) == before, "the other one is fenced"

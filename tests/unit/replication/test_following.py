@@ -238,3 +238,40 @@ def test_any_two_histories_that_parted_become_the_leaders(
     follow_until_equal(leader.partition, follower.partition, highest + 1)
     assert values_in(follower.partition.log) == expected
     assert follower.partition.log_end_offset == leader.partition.log_end_offset
+
+
+# --- a log that is corrupt -----------------------------------------------------------------------
+
+
+def test_what_is_corrupt_is_set_aside_in_a_later_epoch_and_fetched_again() -> None:
+    stage = Stage()
+    partition = stage.follow(3)
+    for number in range(30):
+        take(partition, follower_batch(number, number, leader_epoch=3), mark=number, epoch=3)
+    stage.executor.run_all()
+    first, second = (segment.base_offset for segment in partition.log.segments.all()[:2])
+    partition.note_corruption(second, "a flipped bit")
+    partition.note_corruption(first + 99, "a later one")
+    assert partition.corruption is not None
+    assert partition.corruption[:2] == (second, 3), "of two the first counts"
+    with pytest.raises(AssertionError, match="may count for the ISR"):
+        partition.set_aside_corruption(NOW_MS)
+    stage.follow(4)
+    stage.told.clear()
+    partition.set_aside_corruption(NOW_MS)
+    assert stage.told == ["state"]
+    assert stage.partition.corruption is None
+    assert partition.fetch_position == (4, second, 3, 0, second)
+    take(partition, follower_batch(second, 7, leader_epoch=3), mark=second + 1, epoch=4)
+    assert partition.high_watermark == second + 1
+
+
+def test_a_leader_sets_nothing_aside() -> None:
+    stage = Stage()
+    partition = stage.lead(3)
+    produce(partition, 1)
+    partition.note_corruption(0, "a flipped bit")
+    stage.lead(4)
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.set_aside_corruption(NOW_MS)
+    assert partition.log_end_offset == 1

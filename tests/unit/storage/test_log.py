@@ -19,6 +19,7 @@ from distributedlog.storage.append import Origin
 from distributedlog.storage.log import PartitionLog
 from tests.simulation.disk import SimDisk
 from tests.unit.storage.support import (
+    DIRECTORY,
     NOW_MS,
     SMALL,
     append,
@@ -354,3 +355,52 @@ def test_a_time_is_found_inside_of_a_batch_and_below_a_bound() -> None:
     assert log.find_timestamp(NOW_MS - 99) == (NOW_MS - 50, 1)
     assert log.find_timestamp(NOW_MS - 99, up_to=1) is None
     assert log.find_timestamp(NOW_MS - 49) is None
+
+
+# --- setting a corrupt segment aside -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_segment_that_is_set_aside_ends_the_log_before_it_whatever_is_wrong_with_it(number: int) -> None:
+    disk = SimDisk()
+    log, _ = open_on(disk)
+    append_numbers(log, range(30))
+    commit_all(log)
+    segment = log.segments.all()[number]
+    base = segment.base_offset
+    disk.flip_bit(segment.log.path, 9, 4)  # its first batch claims another length: nothing can be walked
+    content = disk.open(segment.log.path).read_at(0, segment.size)
+    lowered: list[int] = []
+    log.before_truncation = lowered.append
+    kept = log.set_aside_from(base, NOW_MS)
+    assert kept == f"{DIRECTORY}/quarantine/{base:020d}.log"
+    assert disk.open(kept).read_at(0, len(content)) == content
+    assert lowered == [base]
+    assert (log.end_offset, log.flushed_end_offset, log.high_watermark) == (base, base, base)
+    assert values_in(log) == [value_of(each) for each in range(base)]
+    append_numbers(log, range(base, 40))
+    log.sync()
+    disk.crash("drop")
+    again, report = open_on(disk)
+    assert report.is_sound
+    assert values_in(again) == [value_of(each) for each in range(40)]
+
+
+def test_what_was_deleted_stays_deleted_when_the_first_segment_is_set_aside() -> None:
+    log, _ = open_on(SimDisk())
+    append_numbers(log, range(30))
+    commit_all(log)
+    log.advance_start_offset(3, NOW_MS)
+    assert log.segments.first.base_offset == 0
+    log.set_aside_from(0, NOW_MS)
+    assert (log.start_offset, log.end_offset) == (3, 3)
+    assert log.epochs.entries == []
+
+
+def test_a_second_file_of_one_name_does_not_replace_the_first_in_the_quarantine() -> None:
+    log, _ = open_on(SimDisk())
+    kept = []
+    for _ in range(2):
+        append_numbers(log, range(log.end_offset, 30))
+        kept.append(log.set_aside_from(log.segments.all()[1].base_offset, NOW_MS))
+    assert kept[1] == f"{kept[0]}.1"

@@ -267,6 +267,36 @@ def test_a_power_cut_while_a_log_starts_over_leaves_the_old_or_an_empty_one(mode
     assert {30, 500} <= ends
 
 
+@pytest.mark.parametrize("mode", ["drop", "keep"])
+def test_a_power_cut_while_a_segment_is_set_aside_leaves_no_hole(mode: CrashMode) -> None:
+    disk = SimDisk(7)
+    store = open_store(disk)
+    log = store.create_log("a")
+    for number in range(40):
+        append(log, value_of(number))
+    commit_all(log)
+    store.checkpoint()
+    old = bare(read_records(log))
+    base = log.segments.all()[1].base_offset
+    forks: list[SimDisk] = []
+    disk.on_operation = lambda _operation, _path: forks.append(disk.fork(0))
+    log.set_aside_from(base, NOW_MS)
+    forks.append(disk.fork(0))
+    ends = set()
+    for fork in forks:
+        fork.crash(mode)
+        again = open_store(fork)
+        found = again.log("a")
+        assert found is not None
+        report = again.reports[next(iter(again.logs))]
+        assert not report.damage
+        assert report.lost_synced_offsets == 0
+        assert base <= found.end_offset
+        assert bare(read_records(found)) == old[: found.end_offset]
+        ends.add(found.end_offset)
+    assert {base, 40} <= ends
+
+
 @pytest.fixture(scope="module")
 def moments() -> list[Moment]:
     script = Script()

@@ -17,6 +17,7 @@ _WORDS: Final = {
     Fault.OFFLINE: "the log of %s cannot be opened; the controller is told that this replica is offline: %s",
     Fault.MISSING: "the log of %s is missing; the controller is told that this replica is offline: %s",
     Fault.DAMAGED: "the log of %s is damaged; the controller is told, and this replica is not eligible: %s",
+    Fault.CORRUPT: "the log of %s is corrupt; another replica is to lead, and this one to fetch it again: %s",
 }
 
 _logger = logging.getLogger("distributedlog.broker")
@@ -27,7 +28,7 @@ class ReplicaFaults:
         self.untaken: dict[tuple[Uuid, int], ReplicaFault] = {}
         """Those that no controller has taken yet."""
         self.present: dict[tuple[Uuid, int], Fault] = {}
-        """The faults of replicas, as long as they last; damage until the next start."""
+        """The faults of replicas, as long as they last; damage until the replica is in sync again."""
         self._taken: set[ReplicaFault] = set()
         self._listeners: list[Callable[[ReplicaFault], None]] = []
 
@@ -49,12 +50,21 @@ class ReplicaFaults:
             self.present[where] = fault
             _logger.error(_WORDS[fault], key, reason)
         self._taken = {each for each in self._taken if each[:2] != where}
-        told = self.untaken[where] = ReplicaFault(topic_id, key.partition, fault)
+        self._tell(ReplicaFault(topic_id, key.partition, fault))
+
+    def _tell(self, told: ReplicaFault) -> None:
+        self.untaken[told[:2]] = told
         for listener in self._listeners:
             listener(told)
 
+    def tell_again(self, topic_id: Uuid, partition_id: int) -> None:
+        """Tells what lasts once more: the controller could not act on it before."""
+        fault = self.present.get((topic_id, partition_id))
+        if fault is not None:
+            self._tell(ReplicaFault(topic_id, partition_id, fault))
+
     def forget(self, topic_id: Uuid, partition_id: int) -> None:
-        """Forgets a replica that this broker is not to have any more."""
+        """Forgets a replica that this broker is not to have any more, or that has healed."""
         self.present.pop((topic_id, partition_id), None)
         self.untaken.pop((topic_id, partition_id), None)
 
@@ -69,9 +79,9 @@ class ReplicaFaults:
         return ReplicaFault(topic_id, partition_id, fault) in self._taken
 
     def families(self) -> Iterator[Family]:
-        counts = dict.fromkeys((Fault.OFFLINE, Fault.DAMAGED, Fault.MISSING), 0)
+        counts = dict.fromkeys((Fault.OFFLINE, Fault.DAMAGED, Fault.MISSING, Fault.CORRUPT), 0)
         for fault in self.present.values():
             counts[fault] += 1
         samples = [Sample({"fault": fault.name.lower()}, count) for fault, count in counts.items()]
-        meaning = "Replicas whose log cannot be opened, was found damaged, or is missing."
+        meaning = "Replicas whose log cannot be opened, was found damaged, is missing, or is corrupt."
         yield Family(FamilyKind.GAUGE, "dlog_replica_faults", meaning, samples)
