@@ -41,10 +41,12 @@ from distributedlog.broker.peers.authentication import SecretHolder
 from distributedlog.broker.quotas.client_quotas import ClientQuotas
 from distributedlog.broker.replicas.delayed import Purgatory
 from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
+from distributedlog.broker.replicas.healing import Healing, SegmentReader
 from distributedlog.broker.replicas.isr_changes import IsrChanges
 from distributedlog.broker.replicas.partitions import PartitionSet
 from distributedlog.broker.replicas.replica_fetcher_manager import FetchLimits, ReplicaFetcherManager
 from distributedlog.broker.replicas.replication_metrics import ReplicationMetrics
+from distributedlog.broker.replicas.scrub import Scrub
 from distributedlog.broker.replicas.step_queue import StepQueue
 from distributedlog.broker.services import Services
 from distributedlog.controller.image import Endpoint, MetadataImage
@@ -131,10 +133,32 @@ class DataPlane:
             syncer=self._syncer,
             on_failure=failed,
         )
+        self._healing, self._scrub = self._make_healing(disk)
         metrics.add_source(self._families)
         metrics.add_source(self.partitions.maintenance.families)
         metrics.add_source(self.partitions.faults.families)
         metrics.add_source(self._quotas.families)
+
+    def _make_healing(self, disk: Disk) -> tuple[Healing, Scrub]:
+        settings, clock, scheduler = self._settings, self._clock, self._scheduler
+        posting = PostingExecutor(self._executor, scheduler)
+        reader = SegmentReader(posting, disk)
+        healing = Healing(
+            self.partitions, node_id=settings.node_id, clock=clock, scheduler=scheduler, reader=reader
+        )
+        scrub = Scrub(
+            self.partitions,
+            healing,
+            bytes_per_second=settings.scrub_bytes_per_second,
+            interval_ms=settings.scrub_interval_ms,
+            clock=clock,
+            scheduler=scheduler,
+            executor=posting,
+            reader=reader,
+        )
+        self._metrics.add_source(healing.families)
+        self._metrics.add_source(scrub.families)
+        return healing, scrub
 
     # --- starting ------------------------------------------------------------------------------
 
@@ -306,6 +330,7 @@ class DataPlane:
         self._follows = True
         self.partitions.apply_image(view.image, done)
         self.partitions.start()
+        self._scrub.start()
         view.on_change(self._image_changed)
 
     def _image_changed(self, old: MetadataImage, image: MetadataImage) -> None:
@@ -362,6 +387,8 @@ class DataPlane:
             self._fetchers.close()
         if self._isr_changes is not None:
             self._isr_changes.close()
+        self._scrub.stop()
+        self._healing.close()
         if self._producer_ids is not None:
             self._producer_ids.close()
         if self._groups is not None:

@@ -410,6 +410,15 @@ class NodeSettings:
         "How often logs that are worth compacting are looked for; one at a time, in a child process.",
         low=1, high=INT64_MAX,
     )  # fmt: skip
+    scrub_bytes_per_second: int = _number(
+        4 * MIB, "log.scrub.io.max.bytes.per.second",
+        "How fast sealed segments are read to see whether they are still sound; 0: never.",
+        high=INT64_MAX,
+    )  # fmt: skip
+    scrub_interval_ms: int = _number(
+        7 * DAY_MS, "log.scrub.interval.ms", "How often all sealed segments are read for that.",
+        low=1, high=INT64_MAX,
+    )  # fmt: skip
     offset_checkpoint_interval_ms: int = _number(
         1 * MINUTE_MS, "log.flush.offset.checkpoint.interval.ms",
         "How often it is noted up to where each log is synced; a crash costs a scan from there.",

@@ -22,7 +22,7 @@ from distributedlog.broker.net.outgoing import SENDFILE_MIN
 from distributedlog.broker.replicas.delayed import AwaitedData
 from distributedlog.broker.replicas.fetch_sessions import FetchSpec, PartitionKey, PartitionSummary
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import DlogError, UnsupportedCompressionError
+from distributedlog.model.errors import CorruptLogError, DlogError, UnsupportedCompressionError
 from distributedlog.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from distributedlog.replication.contract import PartitionRead
 from distributedlog.replication.partition import Partition
@@ -197,6 +197,8 @@ def read_partitions(
                 read = reader.read(partition, each, limit_bytes, not reading.read_bytes, services)
                 reading.add(key, partition, read)
             except DlogError as error:
+                if isinstance(error, CorruptLogError):
+                    services.partitions.suspect(_find(services, key), each.offset)
                 reading.add_error(key, _translate_code(error.code, reader.version))
     except BaseException:
         reading.close()

@@ -102,6 +102,8 @@ class PartitionSet:
         self.faults = ReplicaFaults()
         self.unavailable: dict[TopicPartition, StorageError] = {}
         """Partitions whose log cannot be opened, and why."""
+        self.suspect: Callable[[Partition, int], None] = lambda partition, offset: None
+        """Told of a partition that could not be read at an offset (`healing`)."""
         self._settings = settings
         self._clock = clock
         self._scheduler = scheduler

@@ -91,7 +91,8 @@ class ReplicaFetcherManager:
     def _state_changed(self, partition: Partition) -> None:
         if self._is_closed:
             return
-        is_followed = not partition.is_leader and not partition.is_stopped and partition.failure is None
+        is_usable = not partition.is_stopped and partition.failure is None and partition.corruption is None
+        is_followed = is_usable and not partition.is_leader
         wanted = partition.leader_id if is_followed and partition.leader_id != self.node_id else NO_LEADER
         present = self._leader_of.get(partition, NO_LEADER)
         if present not in (NO_LEADER, wanted):
