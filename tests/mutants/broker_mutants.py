@@ -254,6 +254,27 @@ MUTANTS = [
         f"{C}/test_sessions.py",
     ),
     Mutant(
+        "an idle partition of a session sleeps through an append",
+        "broker/replicas/delayed.py",
+        "    def _end_advanced(self, partition: Partition) -> None:\n        self.idle.wake(partition)\n",
+        "    def _end_advanced(self, partition: Partition) -> None:\n",
+        f"{B}/handlers/test_fetch_idle.py",
+    ),
+    Mutant(
+        "an idle partition of a session sleeps through retention",
+        "broker/replicas/delayed.py",
+        "        signals.log_changed.append(self.idle.wake)\n",
+        "",
+        f"{B}/handlers/test_fetch_idle.py",
+    ),
+    Mutant(
+        "a follower that has nothing to fetch falls out of sync",
+        "broker/replicas/fetch_sessions.py",
+        "            idle.partition.note_idle_fetch(self.follower_id, self.read_ms)\n",
+        "            pass\n",
+        f"{B}/handlers/test_fetch_idle.py",
+    ),
+    Mutant(
         "a session is good on any connection",
         "control/sessions.py",
         "        if session.peer != context.peer():\n",

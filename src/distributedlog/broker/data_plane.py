@@ -198,16 +198,19 @@ class DataPlane:
         self._groups = LateCoordinators(partial(self._new_coordinators, view, lease), self.partitions.signals)
         self._metrics.add_source(self._groups.families)
         executor = PostingExecutor(self._executor, self._scheduler)
+        purgatory = Purgatory(self.partitions.signals, clock=self._clock, scheduler=self._scheduler)
         services = self._services = Services(
             settings=settings,
             clock=self._clock,
             metadata=view,
             controller=controller,
             partitions=self.partitions,
-            purgatory=Purgatory(self.partitions.signals, clock=self._clock, scheduler=self._scheduler),
+            purgatory=purgatory,
             searches=StepQueue(executor),
             preparations=StepQueue(executor, running_max=PREPARATIONS_MAX),
-            fetch_sessions=FetchSessionCache(settings.fetch_session_slots_max, randomness=self._randomness),
+            fetch_sessions=FetchSessionCache(
+                settings.fetch_session_slots_max, randomness=self._randomness, idle=purgatory.idle
+            ),
             producer_ids=self._producer_ids,
             groups=self._groups,
             metrics=self._metrics,

@@ -14,6 +14,8 @@ from distributedlog.storage.txn_index import AbortedTransaction
 
 ACKS_ALL: Final = -1
 NO_LEADER: Final = -1
+NO_FOLLOWER: Final = -1
+"""The follower's id of a reader that is a consumer."""
 UNCHECKED: Final = -1
 """The leader epoch of a request that knows none."""
 HIGH_WATERMARK: Final = -1
@@ -90,5 +92,7 @@ class PartitionSignals:
     """A follower has stored all that it has: it may be fetched on from its end."""
     out_of_sync_follower_fetched: list[Listener] = field(default_factory=list)
     """A follower that is not in the ISR has fetched, and may be in sync by now."""
+    log_changed: list[Listener] = field(default_factory=list)
+    """Its log changed in a way that no other signal tells of: retention, a truncation, other settings."""
     state_changed: list[Listener] = field(default_factory=list)
     """It leads, follows, is stopped or failed, or its ISR is another one."""

@@ -71,6 +71,11 @@ class Follower:
         self.fetched_ms = now_ms
         self.leader_end_at_fetch = leader_end_offset
 
+    def note_idle_fetch(self, now_ms: int) -> None:
+        """Notes a fetch from the same offset as the last one, while the leader's end was the same too."""
+        if UNKNOWN_OFFSET != self.leader_end_at_fetch <= self.log_end_offset and now_ms > self.fetched_ms:
+            self.caught_up_ms = self.fetched_ms = now_ms
+
     def is_lagging(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
         if self.log_end_offset == leader_end_offset:
             return False
@@ -156,6 +161,13 @@ class LeaderView:
         follower.note_fetch(offset, leader_end_offset, now_ms)
         follower.log_start_offset = log_start_offset
         return True
+
+    def note_idle_fetch(self, broker_id: int, now_ms: int) -> None:
+        """Notes that a follower which was at the leader's end at its last fetch fetched from there again, at
+        `now_ms`, before that end advanced."""
+        follower = self.followers.get(broker_id)
+        if follower is not None:
+            follower.note_idle_fetch(now_ms)
 
     def find_low_watermark(self, own_start_offset: int) -> int:
         """Returns the lowest log start of the ISR: below it no replica that may lead has anything."""

@@ -33,6 +33,7 @@ from distributedlog.records.layout import ATTRIBUTES_AT, HEADER_BYTES, TRANSACTI
 from distributedlog.replication.contract import (
     ACKS_ALL,
     HIGH_WATERMARK,
+    NO_FOLLOWER,
     UNCHECKED,
     Isolation,
     ListedOffset,
@@ -246,6 +247,21 @@ class Partition(FollowerReplica):
         if follower_id not in view.isr:
             self._notify(self._signals.out_of_sync_follower_fetched)
         return self._make_read(read.region, None)
+
+    def is_idle_at(self, offset: int, follower_id: int = NO_FOLLOWER) -> bool:
+        """Returns whether a reader from `offset` on learns nothing more before a signal: it is at the end,
+        and all is committed; or it is a follower in sync."""
+        log, view = self.log, self._view
+        if offset != log.end_offset:
+            return False
+        if follower_id != NO_FOLLOWER:
+            return view is not None and follower_id in view.isr
+        return log.high_watermark == offset == log.last_stable_offset
+
+    def note_idle_fetch(self, follower_id: int, now_ms: int) -> None:
+        """A follower that `is_idle_at` the end has fetched from there, without being read for."""
+        if self._view is not None:
+            self._view.note_idle_fetch(follower_id, now_ms)
 
     def _diverging(self, offset: int, last_fetched_epoch: int) -> EpochEnd | None:
         """Returns where the follower's log and ours diverge, if that is before `offset`."""

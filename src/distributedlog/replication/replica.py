@@ -116,6 +116,7 @@ class Replica:
         self._sync = LogSync(log, rounds)
         self._is_sync_awaited = False
         self._uncommitted: deque[tuple[int, int]] = deque()
+        log.after_change = self._log_changed
 
     def __repr__(self) -> str:
         return f"<{self.key} {'leads' if self.is_leader else 'does not lead'} in epoch {self.leader_epoch}>"
@@ -273,6 +274,9 @@ class Replica:
     def _notify(self, listeners: list[Listener]) -> None:
         for listener in listeners:
             listener(self)
+
+    def _log_changed(self) -> None:
+        self._notify(self._signals.log_changed)
 
     @property
     def _is_usable(self) -> bool:

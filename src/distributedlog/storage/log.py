@@ -212,6 +212,7 @@ class PartitionLog(ReadableLog):
         self.config = config
         self.rules = AppendRules.of(config, self.limits)
         self._segment_ms = self._jittered_segment_ms()
+        self._notify_change()
 
     # --- shrinking -----------------------------------------------------------------------------
 
@@ -232,6 +233,11 @@ class PartitionLog(ReadableLog):
         self._remove_now(gone)  # before the cut: a crash in between must not leave a hole
         self._start_active(keep, now_ms)
         self._set_end(keep.truncate_to(offset), now_ms)
+        self._notify_change()
+
+    def _notify_change(self) -> None:
+        if self.after_change is not None:
+            self.after_change()
 
     def _note_truncation(self, offset: int) -> None:
         if self.before_truncation is not None:
@@ -254,6 +260,7 @@ class PartitionLog(ReadableLog):
         self._set_end(offset, now_ms)
         self.flushed_end_offset = offset  # nothing is before it that could be lost
         self.high_watermark = offset
+        self._notify_change()
 
     def set_aside_from(self, base_offset: int, now_ms: int) -> str:
         """Ends the log before the segment that begins at `base_offset`: its log file goes to the quarantine,
@@ -302,6 +309,7 @@ class PartitionLog(ReadableLog):
             return []
         self.start_offset = offset
         self.epochs.truncate_from_start(offset)
+        self._notify_change()
         return self.delete_segments_below(offset, now_ms)
 
     def delete_segments_below(self, offset: int, now_ms: int) -> list[Segment]:
@@ -318,6 +326,7 @@ class PartitionLog(ReadableLog):
             self.epochs.truncate_from_start(self.start_offset)
             self.snapshots.remove_below(self.segments.first.base_offset)
             self._schedule_deletion(gone, now_ms)
+            self._notify_change()
             self.files.sync_directory(self.directory)
         return gone
 

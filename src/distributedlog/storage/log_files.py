@@ -61,6 +61,8 @@ class LogFiles:
         self._active = segments.active
         self.before_truncation: Callable[[int], None] | None = None
         """Called before all from an offset on is removed: whoever wrote down more must lower it."""
+        self.after_change: Callable[[], None] | None = None
+        """Called when the start, the end or the settings have changed, but for appends."""
         self._truncated_ends: list[int] = []
         self.names = Names()
         self._epoch_file = SmallFile(files, f"{directory}/{LEADER_EPOCH_FILE}")

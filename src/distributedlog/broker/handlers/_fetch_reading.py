@@ -16,11 +16,13 @@ A partition that cannot be read has an error and nothing else; the others are re
 Every region belongs to a `Reading` until it goes into a response.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from distributedlog.broker.net.outgoing import SENDFILE_MIN
-from distributedlog.broker.replicas.delayed import AwaitedData
-from distributedlog.broker.replicas.fetch_sessions import FetchSpec, PartitionKey, PartitionSummary
+from distributedlog.broker.replicas.delayed import AwaitedData, count_seen
+from distributedlog.broker.replicas.fetch_sessions import FetchSpec, PartitionSummary
+from distributedlog.broker.replicas.idle_partitions import IdlePartition, PartitionKey
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import CorruptLogError, DlogError, UnsupportedCompressionError
 from distributedlog.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
@@ -90,14 +92,18 @@ class Reader:
             any_replica=self.version >= ANY_REPLICA_SINCE,
         )
 
+    def awaits(self, partition: Partition) -> AwaitedData:
+        return AwaitedData(partition, self.isolation, self.broker_id >= 0)
+
 
 class Reading:
     """What was read.  `take` what goes into the response, then `close`."""
 
-    __slots__ = ("_data", "_regions", "is_pressing", "partitions", "read_bytes")
+    __slots__ = ("_data", "_idle", "_regions", "is_pressing", "partitions", "read_bytes")
 
     def __init__(self) -> None:
         self._data: dict[PartitionKey, PartitionData] = {}
+        self._idle: dict[PartitionKey, IdlePartition] = {}
         self._regions = 0
         self.partitions: dict[PartitionKey, Partition] = {}
         """Those that could be read."""
@@ -151,13 +157,18 @@ class Reading:
             records=b"",
         )
 
-    def list_awaited(self, reader: Reader) -> list[AwaitedData]:
-        isolation, is_follower = reader.isolation, reader.is_follower
-        return [AwaitedData(each, isolation, is_follower) for each in self.partitions.values()]
+    def note_idle(self, key: PartitionKey, awaited: AwaitedData) -> None:
+        """The partition was read to its end."""
+        self._idle[key] = IdlePartition(awaited.partition, *count_seen(awaited))
+
+    def list_awaited(self, reader: Reader, keys: Iterable[PartitionKey]) -> list[AwaitedData]:
+        partitions = self.partitions
+        return [reader.awaits(partitions[key]) for key in keys if key in partitions]
 
     def summarize(self) -> list[tuple[PartitionKey, PartitionSummary]]:
         """Summarizes each partition for the session, in the order of reading."""
-        return [(key, _summarize(data)) for key, data in self._data.items()]
+        idle = self._idle
+        return [(key, _summarize(data, idle.get(key))) for key, data in self._data.items()]
 
     def get(self, key: PartitionKey) -> PartitionData:
         return self._data[key]
@@ -174,28 +185,32 @@ class Reading:
         self._data.clear()
 
 
-def _summarize(data: PartitionData) -> PartitionSummary:
+def _summarize(data: PartitionData, idle: IdlePartition | None) -> PartitionSummary:
     return PartitionSummary(
         len(data.records) if data.records is not None else 0,
         data.high_watermark,
         data.log_start_offset,
         ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE,
         data.diverging_epoch is not None,
+        idle,
     )
 
 
 def read_partitions(
-    services: "Services", reader: Reader, wanted: list[tuple[PartitionKey, FetchSpec]], max_bytes: int
+    services: "Services", reader: Reader, wanted: Mapping[PartitionKey, FetchSpec], max_bytes: int
 ) -> Reading:
     reading = Reading()
     try:
-        for key, each in wanted:
+        for key, each in wanted.items():
             left_bytes = max(0, max_bytes - reading.read_bytes)
             limit_bytes = min(max(0, each.max_bytes), left_bytes)
             try:
                 partition = _find(services, key)
                 read = reader.read(partition, each, limit_bytes, not reading.read_bytes, services)
                 reading.add(key, partition, read)
+                is_at_end = read.region is None and read.diverging is None
+                if is_at_end and partition.is_idle_at(each.offset, reader.broker_id):
+                    reading.note_idle(key, reader.awaits(partition))
             except DlogError as error:
                 if isinstance(error, CorruptLogError):
                     services.partitions.suspect(_find(services, key), each.offset)

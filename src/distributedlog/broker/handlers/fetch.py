@@ -2,6 +2,7 @@
 
     enough can be read, or nothing must be waited for    answered at once
     else                                                 delayed; released by `delayed`, then read anew
+    a follower has news, though no records               answered in the next turn of the loop
 
 What must not be waited for: a request without partitions or with a wait of 0, a partition with an error, a
 follower that must truncate.  While it is delayed a request holds no file open.
@@ -10,9 +11,9 @@ Records go from file to socket: the response holds regions, and whoever drops a 
 (`_fetch_reading`, `outgoing`).
 
 Sessions (from version 7, `fetch_sessions`) decide which partitions are read, and which of them there is
-something to say of.  Topics are named in versions up to 12, and have ids from 13 on.  From 16 on a partition
-that is led elsewhere says where.  18 has a follower's high watermark, which no consumer sends.  No reader is
-sent to a nearer replica.
+something to say of: those that were read to their end rest until a signal, and cost a fetch nothing.  Topics
+are named in versions up to 12, and have ids from 13 on.  From 16 on a partition that is led elsewhere says
+where.  18 has a follower's high watermark, which no consumer sends.  No reader is sent to a nearer replica.
 
 A follower is a reader with a replica id: its fetch offsets say what it has stored, and so move the high
 watermark, and it reads what is not committed.  Who has not proved to be that broker is refused as a whole
@@ -37,7 +38,8 @@ from distributedlog.broker.net.context import RequestContext
 from distributedlog.broker.net.dispatch import HandlerResponse, Order, handles
 from distributedlog.broker.net.outgoing import close_regions
 from distributedlog.broker.net.pending import PendingResponse
-from distributedlog.broker.replicas.fetch_sessions import FetchContext, FetchSpec, PartitionKey
+from distributedlog.broker.replicas.fetch_sessions import FetchContext, FetchSpec, SessionTraits
+from distributedlog.broker.replicas.idle_partitions import IdlePartition, PartitionKey
 from distributedlog.broker.replicas.leaders import Leaders
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import StaleBrokerEpochError, UnsupportedVersionError
@@ -104,27 +106,51 @@ def fetch(services: "Services", request: FetchRequest, context: RequestContext) 
         return FetchResponse(error_code=outcome.error, session_id=outcome.session_id, responses=[])
     max_bytes = max(0, min(request.max_bytes, services.settings.fetch_bytes_max))
     bytes_missing = min(request.min_bytes, max_bytes)
-    wanted = list(session.partitions.items())
-    reading = read_partitions(services, reader, wanted, max_bytes)
+    reading = read_partitions(services, reader, session.partitions, max_bytes)
     bytes_missing -= reading.read_bytes
-    if bytes_missing <= 0 or request.max_wait_ms <= 0 or reading.is_pressing or not wanted:
+    if bytes_missing <= 0 or request.max_wait_ms <= 0 or reading.is_pressing or session.is_empty:
         return _make_response(services, context, session, reading)
-    awaited = reading.list_awaited(reader)
+    return _delay(services, request, context, reader, session, reading, max_bytes, bytes_missing)
+
+
+def _delay(
+    services: "Services",
+    request: FetchRequest,
+    context: RequestContext,
+    reader: Reader,
+    session: FetchContext,
+    reading: Reading,
+    max_bytes: int,
+    bytes_missing: int,
+) -> PendingResponse:
+    """Waits until there is more to read, or something else to say."""
+    has_news = False
+    if session.is_in_session:
+        active, has_news = session.rest(reading.summarize())
+        awaited = reading.list_awaited(reader, active)
+    else:
+        awaited = reading.list_awaited(reader, reading.partitions)
     reading.close()
-    pending = PendingResponse()
+    pending, purgatory = PendingResponse(), services.purgatory
 
     def released() -> None:
         try:
+            wanted = session.list_again(services.clock.monotonic_ms())
             again = read_partitions(services, reader, wanted, max_bytes)
             pending.set_result(_make_response(services, context, session, again))
         except Exception as error:
             pending.set_exception(error)
 
-    operation = services.purgatory.add_fetch(awaited, bytes_missing, request.max_wait_ms, released)
+    operation = purgatory.add_fetch(awaited, bytes_missing, request.max_wait_ms, released)
     if operation is not None:
-        pending.on_cancel = partial(services.purgatory.cancel, operation)
-        if reader.is_follower:
-            session.delay(partial(services.purgatory.release, operation))
+        pending.on_cancel = partial(purgatory.cancel, operation)
+
+        def wake(idle: IdlePartition) -> None:
+            purgatory.await_also(operation, reader.awaits(idle.partition), idle)
+
+        session.delay(partial(purgatory.release, operation), wake)
+        if has_news and reader.is_follower:
+            purgatory.release_soon(operation)
     return pending
 
 
@@ -153,8 +179,7 @@ def _begin_session(services: "Services", request: FetchRequest, reader: Reader) 
         request.session_epoch,
         partitions=dict(_iterate_wanted(request, by_id)),
         forgotten=_iterate_forgotten(request, by_id) if request.forgotten_topics_data else (),
-        uses_topic_ids=by_id,
-        is_follower=reader.is_follower,
+        traits=SessionTraits(by_id, reader.broker_id, reader.version),
         now_ms=services.clock.monotonic_ms(),
     )
 

@@ -17,9 +17,13 @@ cost the same however many wait, and one timer serves them all.
 
 What was appended and is not known to be committed may be so yet: every error here leaves that open.
 
-A follower's fetch is also released when the high watermark rises: it must hear of that.  A read_committed
+A follower's fetch is also released when the high watermark or the log's start rises: it must hear of that.
+That is done once for all that rise in a turn of the loop (`release_soon`).  A read_committed
 fetch is released early, with fewer bytes than it wanted, while a transaction is open: how many of them it may
 read is not known without looking.
+
+A fetch of a session waits for its idle partitions too, without being listed for each (`idle_partitions`): a
+signal wakes them first, and has the fetch wait for that partition from then on (`await_also`).
 
 An operation knows partitions, offsets and whom to call back, and neither requests nor a loop: a request's
 place on its connection is `net.pending`'s, and some operations serve no response of their own (who asks for
@@ -32,9 +36,10 @@ its time were over.  All of it is soft state, of the data loop.
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from distributedlog.broker.replicas.idle_partitions import IdlePartition, IdlePartitions
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.scheduler import Scheduler
@@ -131,7 +136,7 @@ class DelayedFetch(DelayedOperation):
     ) -> None:
         super().__init__(number)
         self.awaited = {each.partition: each for each in awaited}
-        self.seen = {each.partition: _seen(each) for each in awaited}
+        self.seen = {each.partition: count_seen(each) for each in awaited}
         self.bytes_wanted = bytes_wanted
         self.done = done
 
@@ -139,7 +144,7 @@ class DelayedFetch(DelayedOperation):
         """Counts what came to this partition since it was last counted; returns whether it is enough."""
         awaited = self.awaited[partition]
         seen_bytes, seen_offset = self.seen[partition]
-        now_bytes, now_offset = self.seen[partition] = _seen(awaited)
+        now_bytes, now_offset = self.seen[partition] = count_seen(awaited)
         if now_offset > seen_offset:
             is_vague = awaited.isolation == Isolation.READ_COMMITTED and now_offset < partition.high_watermark
             self.bytes_wanted -= self.bytes_wanted if is_vague else max(1, now_bytes - seen_bytes)
@@ -152,7 +157,7 @@ class DelayedFetch(DelayedOperation):
         return list(self.awaited)
 
 
-def _seen(awaited: AwaitedData) -> tuple[int, int]:
+def count_seen(awaited: AwaitedData) -> tuple[int, int]:
     """Returns how many bytes there have been to read so far, and up to which offset."""
     partition = awaited.partition
     if awaited.is_follower:
@@ -186,10 +191,14 @@ class Purgatory:
         self._buckets: dict[int, dict[int, DelayedOperation]] = {}
         self._bucket_order: list[int] = []
         self._armed_bucket: int | None = None
+        self._released_soon: dict[int, DelayedOperation] = {}
+        self.idle = IdlePartitions()
+        """What the fetch sessions of this broker have read to its end."""
         signals.end_advanced.append(self._end_advanced)
         signals.commit_advanced.append(self._commit_advanced)
         signals.start_advanced.append(self._start_advanced)
         signals.state_changed.append(self._state_changed)
+        signals.log_changed.append(self.idle.wake)
 
     @property
     def delayed_count(self) -> int:
@@ -257,8 +266,19 @@ class Purgatory:
         self._awaited_count += len(operation.awaited)
         self._add(operation, max_wait_ms)
         for each in awaited:
-            each.partition.request_sync()
+            if not each.is_follower:
+                each.partition.request_sync()
         return operation
+
+    def await_also(self, operation: DelayedOperation, awaited: AwaitedData, idle: IdlePartition) -> None:
+        """Has a fetch that waits wait for one more partition, of which it has seen so much."""
+        assert isinstance(operation, DelayedFetch)
+        partition = awaited.partition
+        if not operation.is_done and partition not in operation.awaited:
+            operation.awaited[partition] = awaited
+            operation.seen[partition] = idle.seen_bytes, idle.seen_offset
+            self._fetches.setdefault(partition, {})[operation.number] = operation
+            self._awaited_count += 1
 
     def _has_room_for(self, fetch: DelayedFetch) -> bool:
         if self._fetch_count >= self._delayed_max:
@@ -270,6 +290,17 @@ class Purgatory:
         if self._remove(operation):
             operation.expire()
 
+    def release_soon(self, operation: DelayedOperation) -> None:
+        """Answers it in the next turn of the loop: together with all that happens in this one."""
+        if not self._released_soon:
+            self._scheduler.post(self._release_gathered)
+        self._released_soon[operation.number] = operation
+
+    def _release_gathered(self) -> None:
+        gathered, self._released_soon = self._released_soon, {}
+        for operation in gathered.values():
+            self.release(operation)
+
     def cancel(self, operation: DelayedOperation) -> None:
         """Nobody waits for it any more: `done` is not called."""
         self._remove(operation)
@@ -277,13 +308,16 @@ class Purgatory:
     # --- signals -------------------------------------------------------------------------------
 
     def _end_advanced(self, partition: Partition) -> None:
+        self.idle.wake(partition)
         waiting = self._fetches.get(partition)
         if waiting:
             followers = [each for each in waiting.values() if each.awaited[partition].is_follower]
+            if len(followers) < len(waiting):  # first: followers are told that someone waits for it
+                partition.request_sync()
             self._release_fetches(followers, partition)
-            partition.request_sync()
 
     def _commit_advanced(self, partition: Partition) -> None:
+        self.idle.wake(partition)
         produces = self._produces.get(partition)
         if produces:
             self._release_produces(list(produces.values()), partition)
@@ -293,21 +327,24 @@ class Purgatory:
             self._release_fetches(
                 [each for each in waiting if not each.awaited[partition].is_follower], partition
             )
-            for each in waiting:
-                if each.awaited[partition].is_follower:
-                    self.release(each)
+            self._release_followers_soon(waiting, partition)
 
     def _start_advanced(self, partition: Partition) -> None:
-        """Followers hear of it at once: until they have deleted the records, a failover brings them back."""
+        """Followers hear of it: until they have deleted the records, a failover brings them back."""
+        self.idle.wake(partition)
         self._release_produces(list(self._produces.get(partition, {}).values()), partition)
-        for operation in list(self._fetches.get(partition, {}).values()):
-            if operation.awaited[partition].is_follower:
-                self.release(operation)
+        self._release_followers_soon(self._fetches.get(partition, {}).values(), partition)
 
     def _state_changed(self, partition: Partition) -> None:
+        self.idle.wake(partition)
         self._release_produces(list(self._produces.get(partition, {}).values()), partition)
         for operation in list(self._fetches.get(partition, {}).values()):
             self.release(operation)
+
+    def _release_followers_soon(self, waiting: Iterable[DelayedFetch], partition: Partition) -> None:
+        for operation in waiting:
+            if operation.awaited[partition].is_follower:
+                self.release_soon(operation)
 
     def _release_produces(self, waiting: list[DelayedProduce], partition: Partition) -> None:
         for operation in waiting:

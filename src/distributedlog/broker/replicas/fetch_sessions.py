@@ -15,6 +15,12 @@ A partition has something to say if it has records, an error, or a high watermar
 session last sent; or if it must send the reader elsewhere.  One that returned records goes to the end of the
 session's order, so that none starves when the response is full.
 
+    ACTIVE ──► read to its end, and all is sent ──► IDLE ──► a signal, or named by a request ──► ACTIVE
+
+Only active partitions are read, in the session's order: an idle one has nothing to say until its partition
+signals something (`idle_partitions`), so that the response is the one that reading all would give.  A session
+belongs to one follower, or to a consumer, and to one version of Fetch; with another version all are read.
+
 There is a bounded number of sessions, and of partitions in all of them together: beyond that a client gets
 no session, or loses the one that grew, and names all its partitions each time.  So does who names what is too
 long to be a topic's name: it would be kept as long as the session.  A new session takes the place
@@ -28,9 +34,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from distributedlog.broker.replicas.idle_partitions import IdlePartition, IdlePartitions, PartitionKey
 from distributedlog.model.config import INT32_MAX, MINUTE_MS
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.ids import TOPIC_NAME_LENGTH_MAX, Uuid
+from distributedlog.model.ids import TOPIC_NAME_LENGTH_MAX
 from distributedlog.ports.randomness import Randomness
 
 NO_SESSION: Final = 0
@@ -40,9 +47,7 @@ EVICTION_MS: Final = 2 * MINUTE_MS
 SLOTS_MAX: Final = 1_000
 PARTITIONS_MAX: Final = 500_000
 NOT_SENT: Final = -1
-
-PartitionKey = tuple[str | Uuid, int]
-"""A topic's name or id, as the request has it, and a partition."""
+CONSUMER_ID: Final = -1
 
 
 class FetchSpec(NamedTuple):
@@ -64,6 +69,8 @@ class PartitionSummary(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
     is_pressing: bool = False
     """It names a preferred replica or a diverging epoch: sent whatever was sent before."""
+    idle: IdlePartition | None = None
+    """The partition, if it was read to its end and everything is committed."""
 
 
 class SessionOutcome(NamedTuple):
@@ -72,6 +79,22 @@ class SessionOutcome(NamedTuple):
     error: ErrorCode
     session_id: int
     keys: list[PartitionKey]
+
+
+class DelayedReading(NamedTuple):
+    """What a request that is delayed has read, as far as its session does not have it as idle."""
+
+    active: list[PartitionKey]
+    has_news: bool
+    """Some partition has something to say, though no records."""
+
+
+class SessionTraits(NamedTuple):
+    """Whose a session is, and in which form its topics are named."""
+
+    uses_topic_ids: bool
+    follower_id: int = CONSUMER_ID
+    version: int = 0
 
 
 def next_epoch(epoch: int) -> int:
@@ -83,22 +106,28 @@ def next_epoch(epoch: int) -> int:
 class CachedPartition:
     """A partition of a session: what is wanted of it, and what was last sent."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+    __slots__ = ("high_watermark", "idle", "log_start_offset", "rank", "wanted")
 
-    def __init__(self, wanted: FetchSpec) -> None:
+    def __init__(self, wanted: FetchSpec, rank: int) -> None:
         self.wanted = wanted
+        self.rank = rank
+        """Its place in the order of reading."""
         self.high_watermark = NOT_SENT
         self.log_start_offset = NOT_SENT
+        self.idle: IdlePartition | None = None
 
-    def update_sent(self, summary: PartitionSummary) -> bool:
-        """Notes what is sent; whether it has to be sent at all."""
-        must_send = (
+    def must_send(self, summary: PartitionSummary) -> bool:
+        return (
             summary.records_bytes > 0
             or summary.high_watermark != self.high_watermark
             or summary.log_start_offset != self.log_start_offset
             or summary.is_pressing
             or summary.error != ErrorCode.NONE
         )
+
+    def update_sent(self, summary: PartitionSummary) -> bool:
+        """Notes what is sent; whether it has to be sent at all."""
+        must_send = self.must_send(summary)
         self.log_start_offset = summary.log_start_offset
         # After an error the partition is sent again, also if nothing but the error has gone.
         self.high_watermark = NOT_SENT if summary.error != ErrorCode.NONE else summary.high_watermark
@@ -107,50 +136,170 @@ class CachedPartition:
 
 class FetchSession:
     __slots__ = (
+        "_active",
+        "_idle",
+        "_last_rank",
         "created_ms",
         "epoch",
-        "is_follower",
+        "follower_id",
         "is_settled",
+        "on_wake",
         "partitions",
+        "read_ms",
         "release",
         "session_id",
         "used_ms",
         "uses_topic_ids",
+        "version",
     )
 
-    def __init__(self, session_id: int, *, is_follower: bool, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(
+        self,
+        session_id: int,
+        *,
+        follower_id: int,
+        uses_topic_ids: bool,
+        version: int,
+        now_ms: int,
+        idle: IdlePartitions | None,
+    ) -> None:
         self.session_id = session_id
-        self.is_follower = is_follower
+        self.follower_id = follower_id
         self.uses_topic_ids = uses_topic_ids
+        self.version = version
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.created_ms = now_ms
         self.used_ms = now_ms
+        self.read_ms = now_ms
+        """When its partitions were last read: for idle ones as good as a fetch from where they were."""
         self.is_settled = False
         """It was used when it had been there for a while: a larger one may take its place."""
-        self.partitions: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
+        self.partitions: dict[PartitionKey, CachedPartition] = {}
         self.release: Callable[[], None] | None = None
         """Ends the waiting of the session's last request, if it waits."""
+        self.on_wake: Callable[[IdlePartition], None] | None = None
+        """Has the session's last request, if it waits, wait for this partition too."""
+        self._active: set[PartitionKey] = set()
+        self._last_rank = 0
+        self._idle = idle
+        """None: no partition is ever idle here."""
+
+    @property
+    def is_follower(self) -> bool:
+        return self.follower_id >= 0
+
+    # --- its partitions ------------------------------------------------------------------------
 
     def update(self, partitions: Mapping[PartitionKey, FetchSpec], forgotten: Iterable[PartitionKey]) -> None:
         for key, wanted in partitions.items():
             cached = self.partitions.get(key)
             if cached is None:
-                self.partitions[key] = CachedPartition(wanted)
+                self._last_rank += 1
+                self.partitions[key] = CachedPartition(wanted, self._last_rank)
+                self._active.add(key)
             else:
+                self._activate(key, cached)
                 cached.wanted = wanted
         for key in forgotten:
-            self.partitions.pop(key, None)
+            cached = self.partitions.get(key)
+            if cached is not None:
+                self._activate(key, cached)
+                del self.partitions[key]
+                self._active.remove(key)
+
+    def list_wanted(self, now_ms: int) -> dict[PartitionKey, FetchSpec]:
+        """Returns what is to be read now, in this order."""
+        self.read_ms = now_ms
+        partitions = self.partitions
+        return {
+            key: partitions[key].wanted
+            for key in sorted(self._active, key=lambda each: partitions[each].rank)
+        }
+
+    # --- idle and active -----------------------------------------------------------------------
+
+    def wake(self, key: PartitionKey) -> None:
+        cached = self.partitions[key]
+        idle = cached.idle
+        assert idle is not None
+        self._end_idleness(key, cached, idle)
+        if self.on_wake is not None:
+            self.on_wake(idle)
+
+    def _activate(self, key: PartitionKey, cached: CachedPartition) -> None:
+        idle = cached.idle
+        if idle is not None:
+            assert self._idle is not None
+            self._idle.remove(idle.partition, self)
+            self._end_idleness(key, cached, idle)
+
+    def activate_all(self) -> None:
+        for key, cached in self.partitions.items():
+            self._activate(key, cached)
+
+    def _end_idleness(self, key: PartitionKey, cached: CachedPartition, idle: IdlePartition) -> None:
+        cached.idle = None
+        self._active.add(key)
+        if self.follower_id >= 0:
+            idle.partition.note_idle_fetch(self.follower_id, self.read_ms)
+
+    def _set_idle(self, key: PartitionKey, cached: CachedPartition, idle: IdlePartition) -> None:
+        if self._idle is not None and cached.idle is None:
+            cached.idle = idle
+            self._active.discard(key)
+            self._idle.add(idle.partition, self, key)
+
+    def close(self) -> None:
+        """The session is over.  Whoever still waits in it is answered: no signal reaches it any more."""
+        self.activate_all()
+        self._idle = None
+        self.end_delay()
+
+    def end_delay(self) -> None:
+        """Ends the waiting of the last request: it is answered."""
+        release, self.release, self.on_wake = self.release, None, None
+        if release is not None:
+            release()
+
+    # --- what is sent --------------------------------------------------------------------------
+
+    def start(self, summaries: Iterable[tuple[PartitionKey, PartitionSummary]]) -> None:
+        """Notes what is sent with the response that tells of the session; its order is the request's."""
+        for key, summary in summaries:
+            cached = self.partitions.get(key)
+            if cached is not None:
+                cached.update_sent(summary)
+                if summary.idle is not None:
+                    self._set_idle(key, cached, summary.idle)
 
     def select(self, summaries: Iterable[tuple[PartitionKey, PartitionSummary]]) -> list[PartitionKey]:
         selected: list[PartitionKey] = []
         for key, summary in summaries:
             cached = self.partitions.get(key)
-            if cached is None or not cached.update_sent(summary):
+            if cached is None:
                 continue
-            selected.append(key)
-            if summary.records_bytes > 0:
-                self.partitions.move_to_end(key)
+            if cached.update_sent(summary):
+                selected.append(key)
+                if summary.records_bytes > 0:
+                    self._last_rank += 1
+                    cached.rank = self._last_rank
+            if summary.idle is not None:
+                self._set_idle(key, cached, summary.idle)
         return selected
+
+    def rest(self, summaries: Iterable[tuple[PartitionKey, PartitionSummary]]) -> DelayedReading:
+        """Makes those idle that have nothing to say."""
+        active: list[PartitionKey] = []
+        has_news = False
+        for key, summary in summaries:
+            cached = self.partitions.get(key)
+            must_send = cached is not None and cached.must_send(summary)
+            if cached is None or must_send or summary.idle is None or self._idle is None:
+                active.append(key)
+                has_news = has_news or must_send
+            else:
+                self._set_idle(key, cached, summary.idle)
+        return DelayedReading(active, has_news)
 
     @property
     def worth(self) -> tuple[bool, int]:
@@ -158,9 +307,12 @@ class FetchSession:
 
 
 class FetchContext:
-    """One fetch, from request to summary.  Read `partitions`, unless there is an `error`; then `finish`."""
+    """One fetch, from request to summary.  Read `partitions`, unless there is an `error`; then `finish`.
 
-    __slots__ = ("_cache", "_is_full", "_now_ms", "_session", "_traits", "error", "partitions")
+    If it is delayed before that, `rest`; later read what `list_again` names.
+    """
+
+    __slots__ = ("_cache", "_now_ms", "_session", "_traits", "error", "partitions")
 
     def __init__(
         self,
@@ -169,8 +321,7 @@ class FetchContext:
         error: ErrorCode = ErrorCode.NONE,
         session: FetchSession | None = None,
         cache: "FetchSessionCache | None" = None,
-        is_follower: bool = False,
-        uses_topic_ids: bool = False,
+        traits: "SessionTraits | None" = None,
         now_ms: int = 0,
     ) -> None:
         self.partitions = partitions
@@ -178,14 +329,32 @@ class FetchContext:
         self.error = error
         self._session = (session, session.epoch) if session is not None else None
         self._cache = cache
-        self._traits = is_follower, uses_topic_ids
+        self._traits = traits
         self._now_ms = now_ms
-        self._is_full = session is None
 
-    def delay(self, release: Callable[[], None]) -> None:
-        """The request waits; the next one of its session calls `release` before it begins."""
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is wanted, now or later."""
+        return self._session is None and not self.partitions
+
+    @property
+    def is_in_session(self) -> bool:
+        return self._session is not None
+
+    def rest(self, summaries: Iterable[tuple[PartitionKey, PartitionSummary]]) -> DelayedReading:
+        """The request is to wait: what was read and has nothing to say is not read again before a signal."""
+        assert self._session is not None
+        return self._session[0].rest(summaries)
+
+    def delay(self, release: Callable[[], None], on_wake: Callable[[IdlePartition], None]) -> None:
+        """The request waits; a follower's next one of its session calls `release` before it begins."""
         if self._session is not None:
             self._session[0].release = release
+            self._session[0].on_wake = on_wake
+
+    def list_again(self, now_ms: int) -> Mapping[PartitionKey, FetchSpec]:
+        """Returns what is to be read when the request waits no longer."""
+        return self.partitions if self._session is None else self._session[0].list_wanted(now_ms)
 
     def finish(self, summaries: Iterable[tuple[PartitionKey, PartitionSummary]]) -> SessionOutcome:
         """Returns what to put into the response, given what was read, in the order of `partitions`."""
@@ -193,21 +362,15 @@ class FetchContext:
             return SessionOutcome(self.error, NO_SESSION, [])
         if self._session is not None:
             session, epoch = self._session
-            session.release = None
             if session.epoch != epoch:  # a later request has overtaken this one
                 return SessionOutcome(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, [])
+            session.release = session.on_wake = None
             return SessionOutcome(ErrorCode.NONE, session.session_id, session.select(summaries))
         summaries = list(summaries)
         session_id = NO_SESSION
         if self._cache is not None:
-            is_follower, uses_topic_ids = self._traits
-            session_id = self._cache.create(
-                self.partitions,
-                summaries,
-                is_follower=is_follower,
-                uses_topic_ids=uses_topic_ids,
-                now_ms=self._now_ms,
-            )
+            assert self._traits is not None
+            session_id = self._cache.create(self.partitions, summaries, self._traits, self._now_ms)
         return SessionOutcome(ErrorCode.NONE, session_id, [key for key, _ in summaries])
 
 
@@ -219,11 +382,14 @@ class FetchSessionCache:
         randomness: Randomness,
         eviction_ms: int = EVICTION_MS,
         partitions_max: int = PARTITIONS_MAX,
+        idle: IdlePartitions | None = None,
     ) -> None:
+        """`idle` hears of all signals of partitions; without it every partition is read each time."""
         self._slots_max = slots_max
         self._partitions_max = partitions_max
         self._randomness = randomness
         self._eviction_ms = eviction_ms
+        self._idle = idle
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the least recently used first
         self.evictions = 0
 
@@ -244,44 +410,49 @@ class FetchSessionCache:
         *,
         partitions: Mapping[PartitionKey, FetchSpec],
         forgotten: Iterable[PartitionKey] = (),
-        uses_topic_ids: bool,
-        is_follower: bool,
+        traits: SessionTraits,
         now_ms: int,
     ) -> FetchContext:
         """The head and the partitions of a request; what it wants read, or the error it is answered with."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
-            return FetchContext(
-                partitions,
-                cache=self if epoch == INITIAL_EPOCH else None,
-                is_follower=is_follower,
-                uses_topic_ids=uses_topic_ids,
-                now_ms=now_ms,
-            )
-        session = self._sessions.get(session_id)
+            self._end(session_id, traits)
+            cache = self if epoch == INITIAL_EPOCH else None
+            return FetchContext(partitions, cache=cache, traits=traits, now_ms=now_ms)
+        session = self._find(session_id, traits)
         if session is None:
             return FetchContext({}, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             return FetchContext({}, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != uses_topic_ids:
+        if session.uses_topic_ids != traits.uses_topic_ids:
             return FetchContext({}, error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if not self._update_within_bounds(session, partitions, forgotten):
-            del self._sessions[session_id]
+            self._end(session_id, traits)
             return FetchContext({}, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
-            del self._sessions[session_id]
+            self._end(session_id, traits)
             return FetchContext(partitions)
         self._touch(session, now_ms)
         session.epoch = next_epoch(session.epoch)
-        wanted = {key: cached.wanted for key, cached in session.partitions.items()}
-        return FetchContext(wanted, session=session)
+        session.end_delay()  # of a request that this one overtakes
+        if session.version != traits.version:
+            session.version = traits.version
+            session.activate_all()
+        return FetchContext(session.list_wanted(now_ms), session=session)
+
+    def _find(self, session_id: int, traits: SessionTraits) -> FetchSession | None:
+        """Finds the session, if it is this reader's."""
+        session = self._sessions.get(session_id)
+        return session if session is not None and session.follower_id == traits.follower_id else None
+
+    def _end(self, session_id: int, traits: SessionTraits) -> None:
+        if self._find(session_id, traits) is not None:
+            self._sessions.pop(session_id).close()
 
     def release_delayed(self, session_id: int) -> None:
         """Ends the waiting of the session's last request, which is answered with what there is."""
         session = self._sessions.get(session_id)
-        if session is not None and session.release is not None:
-            release, session.release = session.release, None
-            release()
+        if session is not None:
+            session.end_delay()
 
     def _update_within_bounds(
         self,
@@ -300,24 +471,25 @@ class FetchSessionCache:
         self,
         partitions: Mapping[PartitionKey, FetchSpec],
         summaries: Iterable[tuple[PartitionKey, PartitionSummary]],
-        *,
-        is_follower: bool,
-        uses_topic_ids: bool,
+        traits: SessionTraits,
         now_ms: int,
     ) -> int:
         """Makes a session of these partitions, of which these are sent; 0 if there is no slot for it."""
         too_many = self.partition_count + len(partitions) > self._partitions_max
         if too_many or not _have_valid_names(partitions):
             return NO_SESSION
-        if not self._try_evict(is_follower, len(partitions), now_ms):
+        if not self._try_evict(traits.follower_id >= 0, len(partitions), now_ms):
             return NO_SESSION
         session = FetchSession(
-            self._new_id(), is_follower=is_follower, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+            self._new_id(),
+            follower_id=traits.follower_id,
+            uses_topic_ids=traits.uses_topic_ids,
+            version=traits.version,
+            now_ms=now_ms,
+            idle=self._idle,
         )
         session.update(partitions, ())
-        for key, summary in summaries:
-            if key in session.partitions:
-                session.partitions[key].update_sent(summary)
+        session.start(summaries)
         self._sessions[session.session_id] = session
         self._touch(session, now_ms)
         return session.session_id
@@ -346,8 +518,8 @@ class FetchSessionCache:
             if victim is None or (is_follower, size) < victim.worth:
                 return False
         assert victim is not None
-        del self._sessions[victim.session_id]
         self.evictions += 1
+        self._sessions.pop(victim.session_id).close()
         return True
 
     def _least_worthy(self, for_follower: bool) -> FetchSession | None:

@@ -78,16 +78,17 @@ class DataBroker:
         self.session = ConnectionSession()
         """What was proved on the one connection over which everything is asked."""
         partitions = self.stage.partitions
+        purgatory = Purgatory(partitions.signals, clock=self.clock, scheduler=self.stage.scheduler)
         self.services = Services(
             settings=self.stage.settings,
             clock=self.clock,
             metadata=self.metadata,
             controller=cast(Any, None),
             partitions=partitions,
-            purgatory=Purgatory(partitions.signals, clock=self.clock, scheduler=self.stage.scheduler),
+            purgatory=purgatory,
             searches=StepQueue(InlineExecutor()),
             preparations=StepQueue(preparing or InlineExecutor(), running_max=2),
-            fetch_sessions=FetchSessionCache(8, randomness=SeededRandomness(1)),
+            fetch_sessions=FetchSessionCache(8, randomness=SeededRandomness(1), idle=purgatory.idle),
             producer_ids=cast(Any, None),
             groups=cast(Any, NoGroups()),
             metrics=self.metrics,

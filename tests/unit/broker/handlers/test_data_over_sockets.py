@@ -103,7 +103,7 @@ class Served:
             purgatory=self.purgatory,
             searches=StepQueue(PostingExecutor(self.executor, scheduler)),
             preparations=StepQueue(PostingExecutor(self.executor, scheduler), running_max=2),
-            fetch_sessions=FetchSessionCache(8, randomness=SeededRandomness(1)),
+            fetch_sessions=FetchSessionCache(8, randomness=SeededRandomness(1), idle=self.purgatory.idle),
             producer_ids=cast(Any, None),
             groups=cast(Any, None),
             metrics=BrokerMetrics(),

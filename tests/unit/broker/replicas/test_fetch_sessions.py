@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributedlog.broker.replicas.fetch_sessions import (
+    CONSUMER_ID,
     EVICTION_MS,
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -13,17 +14,19 @@ from distributedlog.broker.replicas.fetch_sessions import (
     FetchContext,
     FetchSessionCache,
     FetchSpec,
-    PartitionKey,
     PartitionSummary,
     SessionOutcome,
+    SessionTraits,
     next_epoch,
 )
+from distributedlog.broker.replicas.idle_partitions import PartitionKey
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import Uuid
 from tests.simulation.clock import SeededRandomness
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)
 WANTED = FetchSpec(0, 1000)
+FOLLOWER = 7
 QUIET = PartitionSummary(0, 10, 0)
 
 
@@ -46,8 +49,7 @@ def begin(
         epoch,
         partitions=dict.fromkeys(keys, WANTED),
         forgotten=forgotten,
-        uses_topic_ids=uses_topic_ids,
-        is_follower=is_follower,
+        traits=SessionTraits(uses_topic_ids, FOLLOWER if is_follower else CONSUMER_ID),
         now_ms=now_ms,
     )
 
@@ -134,8 +136,7 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
         1,
         partitions={B: FetchSpec(77, 5), C: WANTED},
         forgotten=[A],
-        uses_topic_ids=False,
-        is_follower=False,
+        traits=SessionTraits(uses_topic_ids=False),
         now_ms=0,
     )
     assert context.partitions == {B: FetchSpec(77, 5), C: WANTED}
@@ -286,8 +287,7 @@ def test_a_client_with_a_session_knows_what_one_without_would_know(
             epoch,
             partitions=reads if is_full else added,
             forgotten=[] if is_full else dropped,
-            uses_topic_ids=False,
-            is_follower=False,
+            traits=SessionTraits(uses_topic_ids=False),
             now_ms=0,
         )
         truth |= {key: mark for key, (_, mark) in came.items()}
