@@ -1,6 +1,7 @@
 """Rules about the source that no linter knows."""
 
 import ast
+import importlib
 import re
 import subprocess
 from collections import Counter
@@ -192,6 +193,18 @@ def test_every_seeded_bug_has_its_place_in_the_source_and_tests_that_are_there()
     ]
     assert MUTANTS
     assert not lost
+
+
+def test_every_bug_seeded_into_simulations_has_its_place_in_the_source() -> None:
+    modules = sorted((ROOT / "tests" / "simulation").glob("*_mutants.py"))
+    seeded = [
+        mutant
+        for module in modules
+        if not module.name.startswith("test_")
+        for mutant in importlib.import_module(f"tests.simulation.{module.stem}").MUTANTS
+    ]
+    assert seeded
+    assert not [mutant.name for mutant in seeded if _text(PACKAGE / mutant.file).count(mutant.old) != 1]
 
 
 # --- the map -----------------------------------------------------------------------------------
