@@ -1,0 +1,86 @@
+"""A flipped bit in a segment: the replica heals by itself, and a leader hands over first."""
+
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.dev_cluster import DevCluster
+from tests.system.replication.stage import Replicated, wait_until
+
+SCRUB = ("log.scrub.interval.ms=500", "log.scrub.io.max.bytes.per.second=1000000000")
+SEGMENT_BYTES = 1024 * 1024
+VALUE_BYTES = 16 * 1024
+VALUES = 150
+"""Two sealed segments and an active one."""
+
+
+@pytest.fixture(scope="module")
+def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
+    directory = tmp_path_factory.mktemp("healing")
+    arguments = ("--brokers", 3, "--data-dir", directory / "data", "--port", 0, "--no-gateway")
+    settings = [part for each in SCRUB for part in ("--set", each)]
+    with DevCluster(directory / "ready.json", *arguments, *settings) as cluster:
+        yield Replicated(cluster, directory / "data")
+
+
+def fill(replicated: Replicated) -> tuple[str, list[bytes]]:
+    topic = replicated.create(**{"segment.bytes": str(SEGMENT_BYTES)})
+    values = [b"%06d" % number + b"x" * VALUE_BYTES for number in range(VALUES)]
+    assert replicated.produce(topic, values) == [None] * VALUES
+    replicated.check_identical(topic)
+    return topic, values
+
+
+def flip(replicated: Replicated, topic: str, broker_id: int) -> Path:
+    """Flips a bit in the first segment of a broker's replica; returns the file."""
+    path = replicated.replica(broker_id, topic) / "00000000000000000000.log"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 8
+    with path.open("r+b") as file:
+        file.seek(len(content) // 2)
+        file.write(content[len(content) // 2 : len(content) // 2 + 1])
+    return path
+
+
+def metric(replicated: Replicated, broker_id: int, name: str) -> float:
+    ops = replicated.brokers[broker_id]["ops"]
+    with urllib.request.urlopen(f"http://{ops}/metrics", timeout=30) as response:
+        found = re.search(rf"^{name}(?:_total)? ([0-9.e+]+)$", response.read().decode(), re.MULTILINE)
+    assert found is not None, name
+    return float(found[1])
+
+
+def wait_until_healed(replicated: Replicated, topic: str, broker_id: int, healed_before: float) -> None:
+    wait_until(
+        lambda: metric(replicated, broker_id, "dlog_replicas_healed") > healed_before, "it is in sync again"
+    )
+    replicated.check_identical(topic)
+    kept = list((replicated.replica(broker_id, topic) / "quarantine").glob("*.log"))
+    assert [each.name for each in kept] == ["00000000000000000000.log"]
+
+
+def test_a_replica_with_a_flipped_bit_heals(replicated: Replicated) -> None:
+    topic, values = fill(replicated)
+    leader = replicated.leader(topic)
+    follower = next(each for each in replicated.brokers if each != leader)
+    healed = metric(replicated, follower, "dlog_replicas_healed")
+    flip(replicated, topic, follower)
+    wait_until_healed(replicated, topic, follower, healed)
+    assert replicated.leader(topic) == leader
+    assert replicated.produce(topic, [b"after"]) == [None]
+    assert replicated.read(topic, VALUES + 1) == [*values, b"after"]
+
+
+def test_a_leader_with_a_flipped_bit_hands_over_and_heals(replicated: Replicated) -> None:
+    topic, values = fill(replicated)
+    leader = replicated.leader(topic)
+    healed = metric(replicated, leader, "dlog_replicas_healed")
+    flip(replicated, topic, leader)
+    wait_until(lambda: replicated.partition(topic)[0] not in (leader, -1), "another one leads")
+    assert replicated.produce(topic, [b"meanwhile"]) == [None]
+    wait_until_healed(replicated, topic, leader, healed)
+    wait_until(lambda: len(replicated.isr(topic)) == 3, "all are in sync again")
+    assert replicated.read(topic, VALUES + 1) == [*values, b"meanwhile"]
