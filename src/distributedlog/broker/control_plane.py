@@ -347,16 +347,18 @@ class ControlPlane:
 
     # --- stopping ------------------------------------------------------------------------------
 
-    async def shut_down_broker(self, timeout_s: float) -> None:
-        """Performs the controlled shutdown: hands over what this broker leads, within the timeout."""
+    async def shut_down_broker(self, timeout_s: float) -> bool:
+        """Performs the controlled shutdown: hands over what this broker leads.  Returns whether that was done
+        within the timeout."""
         if self.lifecycle is None:
-            return
+            return False
         done = asyncio.Event()
         self.lifecycle.shut_down(done.set)
         try:
             await asyncio.wait_for(done.wait(), timeout_s)
         except TimeoutError:
-            return
+            return False
+        return True
 
     async def stop(self) -> None:
         """Takes part no more.  Safe to call whatever has been started."""

@@ -9,7 +9,8 @@
 Stopping (SIGTERM, SIGINT): leaderships are handed over, clients drained, logs closed so that nothing has to
 be recovered.  A second signal hurries: it ends as a crash would.  When a disk fails, or consensus cannot go
 on, the node says why and ends with exit code 3; nothing is closed as if it were sound.  So it does when its
-directory is removed under it, which the open files alone would not tell for a long time.
+directory is removed under it, which the open files alone would not tell for a long time.  Before it ends it
+has itself fenced, if there is another broker: that leads at once what would have no leader for a session.
 """
 
 import asyncio
@@ -52,6 +53,8 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 3
 EXIT_HURRIED: Final = 130
 METADATA_FILES_MAX: Final = 64
+FENCE_SECONDS_MAX: Final = 5.0
+"""How long a node whose disk failed waits for the controller to fence it; then it ends all the same."""
 DIRECTORY_CHECK_SECONDS: Final = 2.0
 """The interval between two looks at whether the node's directory is still there."""
 
@@ -274,6 +277,8 @@ class Node:
         if self._thread.is_running:
             if self._error is None:
                 await asyncio.wrap_future(self._thread.submit(self._control.shut_down_broker(drain_s)))
+            else:
+                await self._fence_failed(min(drain_s, FENCE_SECONDS_MAX))
             if self._data is not None:
                 await self._data.drain(0 if self._error else self.settings.drain_timeout_ms)
             await asyncio.wrap_future(self._thread.submit(self._control.stop()))
@@ -284,6 +289,19 @@ class Node:
             self._data.close(broker_epoch=self._epoch, cleanly=self._error is None)
         if self._lock is not None:
             self._lock.release()
+
+    async def _fence_failed(self, timeout_s: float) -> None:
+        """Hands over what a node that cannot go on leads, if it serves and somebody could take it."""
+        image, own = self._view.image, self.settings.node_id
+        others = [each for each in image.brokers if each != own and image.is_active(each)]
+        if not others or self._state is not LifecycleState.RUNNING:
+            return
+        logger.error("the node cannot go on, and hands over what it leads: %s", self._error)
+        shut_down = self._thread.submit(self._control.shut_down_broker(timeout_s))
+        if await asyncio.wrap_future(shut_down):
+            logger.info("the broker is fenced, and others lead")
+        else:
+            logger.warning("no controller has fenced this broker within %.1f s", timeout_s)
 
 
 def _make_private(directory: str) -> None:

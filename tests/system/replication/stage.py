@@ -81,7 +81,12 @@ class Replicated:
 
     def read(self, topic: str, count: int) -> list[bytes]:
         consumer = Consumer(
-            {"bootstrap.servers": self.bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"}
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "reader",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
         )
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: list[bytes] = []
@@ -105,6 +110,10 @@ class Replicated:
     def replica(self, broker_id: int, topic: str) -> Path:
         """The directory of a broker's replica."""
         return Path(self.brokers[broker_id]["data_dir"]) / f"{topic}-0"
+
+    def log_of(self, broker_id: int) -> str:
+        """What a broker has written to its log."""
+        return (self.directory / f"node-{broker_id}.log").read_text(encoding="utf-8")
 
     def check_identical(self, topic: str) -> None:
         wait_until(
