@@ -359,6 +359,12 @@ def _codec_of(data: Buffer) -> int:
     return data[ATTRIBUTES_AT + 1] & CODEC_MASK
 
 
+def _is_cut(data: Buffer, position: int) -> bool:
+    """Whether the data ends before the batch does that begins here."""
+    left = len(data) - position
+    return left < HEADER_BYTES or left < read_header(data, position).size
+
+
 def check_follower_append(
     data: Buffer, end_offset: int, leader_epoch: int, limits: RecordLimits
 ) -> tuple[list[BatchHeader], int]:
@@ -366,11 +372,13 @@ def check_follower_append(
     up to the first one of an epoch above `leader_epoch`, and how many bytes they have.
 
     Gaps are right (the leader's log may be compacted), going back is not.  A cut batch at the end, as a
-    fetch with a byte limit returns it, is for the caller to leave out.
+    fetch with a byte limit returns it, is left out; a first one is not: a leader gives at least one whole.
     """
     headers: list[BatchHeader] = []
     position, end = 0, len(data)
     while position < end:
+        if headers and _is_cut(data, position):
+            break
         header = check_batch(data, position, limits=limits)
         if header.leader_epoch > leader_epoch:
             break

@@ -19,7 +19,7 @@ from distributedlog.model.buffers import Buffer, MutableBuffer
 from distributedlog.model.config import INT32_MAX, LogConfig, RecordLimits
 from distributedlog.model.errors import CorruptLogError, DiskFullError, OffsetOutOfRangeError
 from distributedlog.ports.randomness import Randomness
-from distributedlog.records.batch import LOG_OVERHEAD, BatchHeader
+from distributedlog.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, read_header
 from distributedlog.records.control import read_end_marker
 from distributedlog.storage import lookups
 from distributedlog.storage.append import AppendResult, AppendRules, Origin, check_follower_append
@@ -110,14 +110,28 @@ class PartitionLog(ReadableLog):
         """Writes batches as the leader gave them, offsets and all.  Those of a later epoch than the one it
         leads in are not written, nor what comes behind them: they are another leader's to give."""
         self.check_open()
+        start_offset = self._begin_with_batch(data, now_ms)
         headers, length = check_follower_append(data, self.end_offset, leader_epoch, self.limits)
         data = memoryview(data)[:length]
         last_offset = headers[-1].last_offset
         self._write(data, headers, last_offset, now_ms)
+        if start_offset > self.start_offset:
+            self.start_offset = self.high_watermark = start_offset
         for header in headers:
             if header.leader_epoch > self.epochs.latest_epoch:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
         return AppendResult(headers[0].base_offset, last_offset, -1)
+
+    def _begin_with_batch(self, data: Buffer, now_ms: int) -> int:
+        """Returns where the log is to start.  A leader's log may start inside a batch, of which it gives the
+        whole: a log that is empty and begins there begins with that batch instead."""
+        if self.start_offset == self.end_offset and not self._active.size and len(data) >= HEADER_BYTES:
+            header = read_header(data)
+            if header.base_offset < self.end_offset <= header.last_offset:
+                start_offset = self.start_offset
+                self.restart_at(header.base_offset, now_ms)
+                return start_offset
+        return self.start_offset
 
     def _write(self, data: Buffer, headers: list[BatchHeader], last_offset: int, now_ms: int) -> None:
         segment = self._active

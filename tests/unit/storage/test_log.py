@@ -142,6 +142,29 @@ def test_a_follower_takes_what_continues_its_log_and_nothing_else() -> None:
     assert [tuple(entry) for entry in log.epochs.entries] == [(2, 5)]
 
 
+def test_a_follower_leaves_out_a_batch_that_a_limit_of_bytes_cut() -> None:
+    log = a_log()
+    whole, cut = batch_of([b"a"], base_offset=0), batch_of([b"b"], base_offset=1)
+    for length in (1, len(cut) // 2, len(cut) - 1):
+        log.append_as_follower(bytes(whole + cut[:length]), now_ms=NOW_MS)
+        assert (log.end_offset, log.segments.active.size) == (1, len(whole))
+        log.restart_at(0, NOW_MS)
+
+
+def test_a_follower_that_begins_inside_a_batch_of_its_leader_takes_the_whole_batch() -> None:
+    """Records may be deleted up to any offset, and what begins anew begins where the leader's log starts."""
+    log = a_log()
+    append_numbers(log, range(3))
+    log.restart_at(12, NOW_MS)
+    with pytest.raises(UnexpectedOffsetError):  # it ends before the start
+        log.append_as_follower(bytes(batch_of([b"w"], base_offset=11)), now_ms=NOW_MS)
+    log.append_as_follower(bytes(batch_of([b"x", b"y", b"z"], base_offset=10)), now_ms=NOW_MS)
+    assert (log.start_offset, log.high_watermark, log.end_offset) == (12, 12, 13)
+    assert [batch[0].base_offset for batch in read_batches(log, 12, 1)] == [10]
+    log.append_as_follower(bytes(batch_of([b"v"], base_offset=13)), now_ms=NOW_MS)
+    assert (log.start_offset, log.end_offset) == (12, 14)
+
+
 # --- rolling -----------------------------------------------------------------------------------
 
 
