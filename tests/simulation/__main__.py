@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 
 from tests.simulation import control_faults, faults, groups_faults
+from tests.simulation.brokers import faults as brokers_faults
+from tests.simulation.brokers.cluster import BrokersCluster
 from tests.simulation.control_cluster import ControlCluster
 from tests.simulation.groups_cluster import GroupsCluster
 from tests.simulation.raft_cluster import RaftCluster
@@ -19,11 +21,13 @@ CLUSTERS: dict[str, Callable[[int, int | None, str | None], RaftCluster | Contro
     "raft": RaftCluster,
     "control": ControlCluster,
     "groups": GroupsCluster,
+    "brokers": BrokersCluster,
 }
 FLAVOURS = {
     "raft": faults.FLAVOURS,
     "control": control_faults.FLAVOURS,
     "groups": groups_faults.FLAVOURS,
+    "brokers": brokers_faults.FLAVOURS,
 }
 
 

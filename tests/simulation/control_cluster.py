@@ -9,7 +9,7 @@ The truth is kept here: every entry as the first node applied it, with the image
 
 import random
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from distributedlog.broker.cluster.lease_grant import LEASE_PARTS, SESSION_PARTS
 from distributedlog.broker.cluster.lifecycle import LifecycleTimes
@@ -57,6 +57,9 @@ from tests.simulation.network import SimNetwork
 from tests.simulation.raft_process import RaftSetup
 from tests.simulation.trace import Trace
 
+if TYPE_CHECKING:
+    from tests.simulation.control_faults import ControlFaults
+
 SECOND_US = 1_000_000
 HEALED_US = 14 * SECOND_US
 """How long the cluster has to get whole again."""
@@ -88,15 +91,14 @@ class Report(NamedTuple):
 
 class ControlCluster:
     def __init__(self, seed: int, nodes: int | None = None, flavour: str | None = None) -> None:
-        from tests.simulation.control_faults import FLAVOURS, ControlFaults
-
+        flavours, faults = self._find_faults()
         self.seed = seed
         self.chance = chance = random.Random(seed)
         self.trace = Trace()
         self.loop = SimLoop()
         self.network = SimNetwork(self.loop, random.Random(chance.getrandbits(64)), self._deliver)
         self.wire = Wire(self.loop, self.network, random.Random(chance.getrandbits(64)))
-        drawn = chance.choices(list(FLAVOURS), list(FLAVOURS.values()))[0], chance.choice((3, 3, 3, 5))
+        drawn = chance.choices(list(flavours), list(flavours.values()))[0], chance.choice((3, 3, 3, 5))
         self.flavour, voters = flavour or drawn[0], nodes or drawn[1]
         self.voters = list(range(1, voters + 1))
         self.setup = RaftSetup(
@@ -126,7 +128,16 @@ class ControlCluster:
         self._make_checkers()
         self._make_hosts(voters + chance.choice((1, 2)))
         self._next_mark = 1_000_000
-        self.faults = ControlFaults(self)
+        self.faults = faults(self)
+        self._make_clients()
+
+    def _find_faults(self) -> "tuple[Mapping[str, int], type[ControlFaults]]":
+        """Returns the flavours, and what draws faults of them."""
+        from tests.simulation.control_faults import FLAVOURS, ControlFaults
+
+        return FLAVOURS, ControlFaults
+
+    def _make_clients(self) -> None:
         self.clients = [Client(self, number) for number in range(CLIENTS)]
         self.leaders = [PartitionLeaders(self, host) for host in self.hosts.values()]
 
@@ -163,9 +174,12 @@ class ControlCluster:
         self.wire.hosts = {**self.hosts, TWIN_ID: self.twin}
 
     def _make_host(self, node_id: int, broker_id: int | None = None) -> ControlHost:
-        wild = self.chance.random() < 0.2
-        drift_ppm = self.chance.randrange(-300_000, 300_000) if wild else self.chance.randrange(-5_000, 5_000)
+        drift_ppm = self._draw_drift_ppm()
         return ControlHost(self, node_id, self.chance.getrandbits(64), drift_ppm, broker_id)
+
+    def _draw_drift_ppm(self) -> int:
+        wild = self.chance.random() < 0.2
+        return self.chance.randrange(-300_000, 300_000) if wild else self.chance.randrange(-5_000, 5_000)
 
     def controller_config(self, node_id: int) -> ControllerConfig:
         return ControllerConfig(

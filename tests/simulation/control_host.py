@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from distributedlog.broker.cluster.forwarding import ControllerForwarder
+from distributedlog.broker.cluster.lease_grant import LeaseGrant
 from distributedlog.broker.cluster.lifecycle import BrokerLifecycle, LifecycleState
 from distributedlog.broker.cluster.metadata import MetadataReplica
 from distributedlog.broker.coordination.controller_driver import ControllerDriver
@@ -20,6 +21,7 @@ from distributedlog.broker.coordination.lease import CoordinatorLease
 from distributedlog.control.contract import ControllerReply
 from distributedlog.controller.features import LEVEL_MAX, LEVEL_MIN, METADATA_FEATURE
 from distributedlog.controller.image import Endpoint, MetadataImage, SupportedLevels
+from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.controller.requests import UNKNOWN_EPOCH, RegisterBrokerRequest, Request
 from distributedlog.model.errors import DuplicateRegistrationError, LogDirectoryFailedError
 from distributedlog.model.internal_topics import OFFSETS_TOPIC
@@ -72,9 +74,9 @@ class ControlHost(RaftProcess):
         self._stuck_since_ms = None
         self.replica = MetadataReplica(recent_bytes_max=self.cluster.recent_bytes_max)
         self.cluster.image_prefix.restarted(self.node_id)
-        self.coordinators = Coordinators(self)
         self.replica.on_publish(lambda image: self.cluster.published(self, image))
-        self.replica.on_publish(self.coordinators.publish)
+        if not self._start_data_loop():
+            return
         if self.is_voter and not self._start_controller():
             return
         self._running = True
@@ -82,6 +84,12 @@ class ControlHost(RaftProcess):
         if not self.is_voter:
             self.say("starts", f"as broker {self.broker_id}")
             Watching(self.cluster.wire, self, self.cluster.voters).start()
+
+    def _start_data_loop(self) -> bool:
+        """Starts what runs on it; whether the disk could be read."""
+        self.coordinators = Coordinators(self)
+        self.replica.on_publish(self.coordinators.publish)
+        return True
 
     def _start_controller(self) -> bool:
         self.controller = controller = ControllerDriver(
@@ -112,7 +120,25 @@ class ControlHost(RaftProcess):
             scheduler=self,
             randomness=randomness,
         )
-        registration = RegisterBrokerRequest(
+        self.lifecycle = BrokerLifecycle(
+            self._make_registration(randomness),
+            self.forwarder,
+            self.cluster.times,
+            clock=self.clock,
+            scheduler=self,
+            randomness=randomness,
+            data_loop_lag_ms=self._lag_ms,
+            changed=self._state_changed,
+            failed=self._failed,
+            prepare=self._prepare,
+            faults_taken=self._take_faults,
+            granted=self._take_lease,
+        )
+        self.lifecycle.start()
+
+    def _make_registration(self, randomness: SeededRandomness) -> RegisterBrokerRequest:
+        clean_epoch, self._clean_epoch = self._clean_epoch, UNKNOWN_EPOCH
+        return RegisterBrokerRequest(
             cluster_id=self.cluster.cluster_id,
             broker_id=self.broker_id,
             incarnation_id=randomness.new_uuid(),
@@ -120,23 +146,22 @@ class ControlHost(RaftProcess):
             features=FEATURES,
             rack=f"rack-{self.broker_id % 2}",
             log_dirs=(self._disk_id,),
-            previous_broker_epoch=self._clean_epoch,
+            previous_broker_epoch=clean_epoch,
         )
-        self._clean_epoch = UNKNOWN_EPOCH
-        self.lifecycle = BrokerLifecycle(
-            registration,
-            self.forwarder,
-            self.cluster.times,
-            clock=self.clock,
-            scheduler=self,
-            randomness=randomness,
-            data_loop_lag_ms=self._lag_ms,
-            changed=lambda state: self.say("is", state.value),
-            failed=self._failed,
-            prepare=self.coordinators.prepare,
-            granted=lambda grant: self.coordinators.lease.take(grant),
-        )
-        self.lifecycle.start()
+
+    # --- what the lifecycle tells the data loop --------------------------------------------------
+
+    def _state_changed(self, state: LifecycleState) -> None:
+        self.say("is", state.value)
+
+    def _prepare(self, ready: Callable[[], None]) -> None:
+        self.coordinators.prepare(ready)
+
+    def _take_faults(self, faults: tuple[ReplicaFault, ...]) -> None:
+        """Nothing here has any."""
+
+    def _take_lease(self, grant: LeaseGrant) -> None:
+        self.coordinators.lease.take(grant)
 
     def _end(self) -> None:
         self._running = False

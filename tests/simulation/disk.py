@@ -321,6 +321,11 @@ class SimDisk:
             self.dirty.clear()
         self._recount()
 
+    @property
+    def is_powered(self) -> bool:
+        """False from a power cut on, until the crash that it is."""
+        return self._powered
+
     def fork(self, seed: int | None = None) -> "SimDisk":
         """A disk of its own with the same content, unsynced changes too; no handle, lock or fault."""
         forking = Forking()

@@ -6,6 +6,7 @@ function of its seed.  Time is in whole microseconds and jumps from one event to
 
 import heapq
 from collections.abc import Callable
+from math import ceil
 
 
 class SimLoop:
@@ -62,6 +63,14 @@ class DriftingClock:
 
     def monotonic_ms(self) -> int:
         return self._since_ms + (self._loop.now_us - self._since_us) * self._rate_ppm // 1_000_000_000
+
+    def monotonic_seconds(self) -> float:
+        elapsed_us = (self._loop.now_us - self._since_us) * self._rate_ppm / 1_000_000
+        return self._since_ms / 1000 + elapsed_us / 1_000_000
+
+    def loop_us(self, seconds: float) -> int:
+        """Returns how long the loop takes, at the present rate, until this clock has gone on so far."""
+        return ceil(seconds * 1_000_000_000_000 / self._rate_ppm)
 
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + self.monotonic_ms() + self.wall_jump_ms

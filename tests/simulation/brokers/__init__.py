@@ -1,0 +1,1 @@
+"""Whole brokers in one thread and in virtual time: storage, handlers, streams, replication, controllers."""
