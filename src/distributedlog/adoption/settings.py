@@ -26,6 +26,8 @@ from distributedlog.model.cluster_settings import (
     DEFAULT_REPLICATION_FACTOR,
     MIN_INSYNC_REPLICAS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
+    TRANSACTIONS_TOPIC_MIN_ISR,
+    TRANSACTIONS_TOPIC_REPLICATION_FACTOR,
 )
 from distributedlog.model.errors import ConfigError, InvalidRequestError
 from distributedlog.settings.config_layers import is_readable
@@ -46,7 +48,13 @@ OF_THE_PLACE: Final = (
 DIRECTORIES: Final = frozenset({"log.dirs", "log.dir", "metadata.log.dir", "listeners", "cluster.id"})
 
 OF_REPLICAS: Final = frozenset(
-    {MIN_INSYNC_REPLICAS, DEFAULT_REPLICATION_FACTOR, OFFSETS_TOPIC_REPLICATION_FACTOR}
+    {
+        MIN_INSYNC_REPLICAS,
+        DEFAULT_REPLICATION_FACTOR,
+        OFFSETS_TOPIC_REPLICATION_FACTOR,
+        TRANSACTIONS_TOPIC_MIN_ISR,
+        TRANSACTIONS_TOPIC_REPLICATION_FACTOR,
+    }
 )
 """The settings that may be at most 1, since there will be one node."""
 

@@ -32,7 +32,11 @@ from distributedlog.control.transport import GrpcTransport
 from distributedlog.control.unproven import UnprovenMembers
 from distributedlog.controller.cluster_settings import data_loop_lag_ms_max, session_timeout_ms
 from distributedlog.controller.configs import ControllerConfig
-from distributedlog.controller.features import FEATURES, GROUP_LEVEL_CONSUMER
+from distributedlog.controller.features import (
+    FEATURES,
+    GROUP_LEVEL_CONSUMER,
+    TRANSACTION_LEVEL_EPOCHS,
+)
 from distributedlog.controller.image import Endpoint, MetadataImage, SupportedLevels
 from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.controller.requests import RegisterBrokerRequest, Request, Response
@@ -403,6 +407,7 @@ def controller_config(settings: NodeSettings, identity: Identity) -> ControllerC
         controller_id=settings.node_id,
         cluster_id=identity.cluster_id,
         bootstrap_group_level=GROUP_LEVEL_CONSUMER,
+        bootstrap_transaction_level=TRANSACTION_LEVEL_EPOCHS,
         cluster_settings=settings.cluster_settings,
         # Who stores partitions is not known yet; usually it is the voters, or more than they are.
         brokers_expected=len(settings.controller_quorum_voters),

@@ -86,6 +86,8 @@ class ControllerConfig:
     """The level of a cluster that this controller is the first of."""
     bootstrap_group_level: int = 0
     """Likewise, of the feature `group.version`."""
+    bootstrap_transaction_level: int = 0
+    """Likewise of `transaction.version`."""
     cluster_settings: Mapping[str, str] = field(default_factory=dict)
     """What a cluster gets that lacks them, of the settings of the whole cluster; else they have defaults."""
     brokers_expected: int = 1

@@ -21,6 +21,9 @@ There is no way down: a lower level could not hold what a higher one wrote.
 The feature `group.version` is Kafka's, and says nothing about records of metadata: at level 1 coordinators
 serve consumer groups (KIP-848), at level 0, where a cluster of earlier software is, they refuse.  New ones
 begin at 1; others are raised by an operator, once every broker knows it, in the same way.
+
+The feature `transaction.version` is Kafka's too: clients that see level 2 end transactions in its way, with
+an epoch for each (KIP-890), others in the classic one.  A log of transactions is read the same at any level.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,6 +52,8 @@ from distributedlog.protocol.schema import Message
 METADATA_FEATURE: Final = "dlog.metadata.version"
 GROUP_FEATURE: Final = "group.version"
 GROUP_LEVEL_CONSUMER: Final = 1
+TRANSACTION_FEATURE: Final = "transaction.version"
+TRANSACTION_LEVEL_EPOCHS: Final = 2
 LEVEL_MIN: Final = 1
 LEVEL_ELIGIBLE_LEADERS: Final = 2
 LEVEL_QUOTAS: Final = 3
@@ -57,6 +62,7 @@ LEVEL_MAX: Final = 3
 FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_FEATURE: (LEVEL_MIN, LEVEL_MAX),
     GROUP_FEATURE: (0, GROUP_LEVEL_CONSUMER),
+    TRANSACTION_FEATURE: (0, TRANSACTION_LEVEL_EPOCHS),
 }
 """The levels that this version knows: a broker registers with these."""
 

@@ -22,7 +22,13 @@ from distributedlog.controller.bundles import check_fits
 from distributedlog.controller.cluster_settings import settle_cluster_settings
 from distributedlog.controller.configs import ControllerConfig
 from distributedlog.controller.elections import is_leaderless, sweep
-from distributedlog.controller.features import FEATURES, GROUP_FEATURE, METADATA_FEATURE, versioned
+from distributedlog.controller.features import (
+    FEATURES,
+    GROUP_FEATURE,
+    METADATA_FEATURE,
+    TRANSACTION_FEATURE,
+    versioned,
+)
 from distributedlog.controller.image import NO_OFFSET, MetadataImage
 from distributedlog.controller.placement import Chance
 from distributedlog.controller.quotas import ENTITIES_MAX, edit_quotas, entity_of
@@ -106,9 +112,12 @@ class ControllerMachine:
             common = settle_cluster_settings(self.image, given)
             level = self.config.bootstrap_level
             first: list[Message] = [FeatureLevelSet(name=METADATA_FEATURE, feature_level=level)]
-            if self.config.bootstrap_group_level:
-                group_level = self.config.bootstrap_group_level
-                first.append(FeatureLevelSet(name=GROUP_FEATURE, feature_level=group_level))
+            for name, kafka_level in (
+                (GROUP_FEATURE, self.config.bootstrap_group_level),
+                (TRANSACTION_FEATURE, self.config.bootstrap_transaction_level),
+            ):
+                if kafka_level:
+                    first.append(FeatureLevelSet(name=name, feature_level=kafka_level))
             first.append(ClusterCreated(cluster_id=self.config.cluster_id))
             return Result(None, versioned([*first, *common, elected], level))
         if self.image.cluster_id != self.config.cluster_id:

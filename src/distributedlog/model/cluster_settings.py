@@ -23,6 +23,10 @@ DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
 OFFSETS_TOPIC_PARTITIONS: Final = "offsets.topic.num.partitions"
 OFFSETS_TOPIC_REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
 OFFSETS_TOPIC_SEGMENT_BYTES: Final = "offsets.topic.segment.bytes"
+TRANSACTIONS_TOPIC_PARTITIONS: Final = "transaction.state.log.num.partitions"
+TRANSACTIONS_TOPIC_REPLICATION_FACTOR: Final = "transaction.state.log.replication.factor"
+TRANSACTIONS_TOPIC_MIN_ISR: Final = "transaction.state.log.min.isr"
+TRANSACTIONS_TOPIC_SEGMENT_BYTES: Final = "transaction.state.log.segment.bytes"
 BROKER_SESSION_TIMEOUT: Final = "broker.session.timeout.ms"
 FLUSH_ON_COMMIT: Final = "log.flush.on.commit"
 REPLICAS_WANTED: Final = 3
@@ -63,6 +67,10 @@ CLUSTER_SETTINGS: Final[Mapping[str, ClusterSetting]] = {
         ClusterSetting(OFFSETS_TOPIC_SEGMENT_BYTES, 100 * MIB, low=1 * MIB),
         # What a replica counts as stored decides what is committed: all replicas must mean the same by it.
         ClusterSetting(FLUSH_ON_COMMIT, True),
+        ClusterSetting(TRANSACTIONS_TOPIC_PARTITIONS, 50, low=1, high=10_000),
+        ClusterSetting(TRANSACTIONS_TOPIC_REPLICATION_FACTOR, 1, low=1, high=1_000),
+        ClusterSetting(TRANSACTIONS_TOPIC_MIN_ISR, 1, low=1, high=1_000),
+        ClusterSetting(TRANSACTIONS_TOPIC_SEGMENT_BYTES, 100 * MIB, low=1 * MIB),
         # A broker that is not heard counts on not being fenced before: it cannot learn of less in time.
         ClusterSetting(BROKER_SESSION_TIMEOUT, 9 * SECOND_MS, low=100, high=60 * MINUTE_MS, is_dynamic=False),
     )
@@ -80,4 +88,6 @@ def find_replication_defaults(brokers: int) -> dict[str, str]:
         DEFAULT_REPLICATION_FACTOR: str(replicas),
         OFFSETS_TOPIC_REPLICATION_FACTOR: str(replicas),
         MIN_INSYNC_REPLICAS: str(max(1, replicas - 1)),
+        TRANSACTIONS_TOPIC_REPLICATION_FACTOR: str(replicas),
+        TRANSACTIONS_TOPIC_MIN_ISR: str(max(1, replicas - 1)),
     }

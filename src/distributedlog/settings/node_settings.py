@@ -127,6 +127,7 @@ SECTIONS: Final = {
     "controller_quorum_voters": "The controllers",
     "auto_create_topics": "Topics and replication",
     "offsets_topic_partitions": "Groups and offsets",
+    "transactions_topic_partitions": "Transactions",
     "socket_request_bytes_max": "Limits",
     "retention_check_interval_ms": "Maintenance",
     "log_format": "What the process says of itself",
@@ -348,6 +349,35 @@ class NodeSettings:
         "bidirectional", "group.consumer.migration.policy",
         "Which way a group with members may move between the classic protocol and the new one.",
         choices=MIGRATIONS,
+    )  # fmt: skip
+
+    transactions_topic_partitions: int = _cluster_wide(
+        "transaction.state.log.num.partitions",
+        "Of the topic that keeps transactions, when it is created.",
+    )
+    transactions_topic_replication_factor: int = _cluster_wide(
+        "transaction.state.log.replication.factor",
+        "Of the same; at most as many as there are brokers.",
+        kind=Kind.SHORT,
+    )
+    transactions_topic_min_isr: int = _cluster_wide(
+        "transaction.state.log.min.isr",
+        "Of the same: its `min.insync.replicas`; at most its replication factor.",
+    )
+    transactions_topic_segment_bytes: int = _cluster_wide(
+        "transaction.state.log.segment.bytes", "Of the same: how large its segments grow."
+    )
+    transaction_timeout_ms_max: int = _number(
+        15 * MINUTE_MS, "transaction.max.timeout.ms",
+        "The longest timeout of a transaction that a producer may ask for.", low=1, high=INT32_MAX,
+    )  # fmt: skip
+    transactional_id_expiration_ms: int = _number(
+        7 * DAY_MS, "transactional.id.expiration.ms",
+        "A transactional id without a transaction is forgotten after this long.", low=1, high=INT32_MAX,
+    )  # fmt: skip
+    transactional_id_check_ms: int = _number(
+        1 * HOUR_MS, "transaction.remove.expired.transaction.cleanup.interval.ms",
+        "How often expired transactional ids are looked for.", low=1, high=INT32_MAX,
     )  # fmt: skip
 
     socket_request_bytes_max: int = _number(

@@ -8,7 +8,13 @@ from distributedlog.broker.handlers.api_versions import api_versions, make_unsup
 from distributedlog.broker.net.context import RequestContext
 from distributedlog.broker.net.dispatch import load_handlers
 from distributedlog.broker.services import Services
-from distributedlog.controller.features import GROUP_FEATURE, LEVEL_MAX, LEVEL_MIN, METADATA_FEATURE
+from distributedlog.controller.features import (
+    GROUP_FEATURE,
+    LEVEL_MAX,
+    LEVEL_MIN,
+    METADATA_FEATURE,
+    TRANSACTION_FEATURE,
+)
 from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.records import BrokerFeature, FeatureLevelSet, RegisterBroker
 from distributedlog.model.error_codes import ErrorCode
@@ -113,5 +119,6 @@ def test_a_broker_that_is_not_registered_yet_says_what_it_was_built_with() -> No
     assert {each.name: (each.min_version, each.max_version) for each in response.supported_features} == {
         METADATA_FEATURE: (LEVEL_MIN, LEVEL_MAX),
         GROUP_FEATURE: (0, 1),
+        TRANSACTION_FEATURE: (0, 2),
     }
     assert response.finalized_features == []
