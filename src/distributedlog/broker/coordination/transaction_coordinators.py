@@ -1,0 +1,350 @@
+"""The transaction coordinators of this broker: one for each partition of `__transaction_state` that it leads.
+
+Each is a `transactions/machine` on the host that all machines share (`host`), with the partition as its log
+(`coordinator_log`); the partition's leader epoch is the coordinator epoch that markers carry.  Why requests
+fail, and what clients get for it, stands in `coordinators`; it is the same here.
+
+What a coordinator does besides answering:
+
+    a decision is committed     its markers are sent (`marker_sender`); when all are written the coordinator
+                                is asked to note it, again and again until it has
+    a producer id is needed     it is fetched, and the request submitted again with it
+    it coordinates no more      its markers are cancelled: its successor sends them
+
+Calls come and go on the data loop.  Nothing here survives a crash: the log does.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, cast
+
+from distributedlog.broker.cluster.topics_seen import TopicsSeen
+from distributedlog.broker.coordination.coordinator_log import LOAD_AGAIN_MS, CoordinatorLog, RecordCodec
+from distributedlog.broker.coordination.coordinators import ENTRY_SPARE_BYTES, map_error
+from distributedlog.broker.coordination.host import Confirmed, Host, HostCallbacks
+from distributedlog.broker.coordination.lease import CoordinatorLease
+from distributedlog.broker.coordination.marker_sender import MarkerJob, MarkerSender
+from distributedlog.controller.image import MetadataImage
+from distributedlog.groups.placement import partition_of
+from distributedlog.model.config import SECOND_MS
+from distributedlog.model.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
+    DlogError,
+    LoadInProgressError,
+    NotCoordinatorError,
+)
+from distributedlog.model.internal_topics import TRANSACTIONS_TOPIC
+from distributedlog.ports.clock import Clock
+from distributedlog.ports.executor import Done, Executor, Outcome
+from distributedlog.ports.scheduler import Scheduler
+from distributedlog.replication.contract import PartitionSignals
+from distributedlog.replication.partition import Partition
+from distributedlog.settings.node_settings import NodeSettings
+from distributedlog.transactions.config import TransactionConfig
+from distributedlog.transactions.machine import TransactionMachine
+from distributedlog.transactions.records import (
+    TransactionRecord,
+    decode_record,
+    encode_records,
+    record_key,
+)
+from distributedlog.transactions.requests import (
+    READS,
+    BeingAborted,
+    EndRequest,
+    InitRequest,
+    MarkersWrittenRequest,
+    NeedsProducerId,
+    Reply,
+    Request,
+    SendMarkers,
+)
+
+_logger = logging.getLogger("distributedlog.broker")
+
+NOTE_TIMEOUT_MS: Final = 30 * SECOND_MS
+NOTE_AGAIN_MS: Final = 100
+"""The pause until the coordinator is asked again to note that markers are written."""
+_CODEC: Final[RecordCodec[TransactionRecord]] = RecordCodec(encode_records, decode_record, record_key)
+
+NewProducerId = Callable[[], Awaitable[int]]
+
+
+def transaction_config(settings: NodeSettings) -> TransactionConfig:
+    return TransactionConfig(
+        timeout_ms_max=settings.transaction_timeout_ms_max,
+        id_expiration_ms=settings.transactional_id_expiration_ms,
+        id_expiration_check_ms=settings.transactional_id_check_ms,
+    )
+
+
+class TransactionCoordinator:
+    """The coordinator of the transactional ids of one partition, for as long as this broker leads it."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        new_machine: Callable[[], TransactionMachine],
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+        executor: Executor,
+        lease: CoordinatorLease,
+        sender: MarkerSender,
+        new_producer_id: NewProducerId,
+    ) -> None:
+        self.partition = partition
+        self._clock = clock
+        self._scheduler = scheduler
+        self._lease = lease
+        self._sender = sender
+        self._new_producer_id = new_producer_id
+        self._log = CoordinatorLog(
+            partition, _CODEC, clock=clock, executor=executor, begin_takeover=lease.begin_takeover
+        )
+        self.host: Host[Request, TransactionRecord, Reply, SendMarkers] = Host(
+            new_machine,
+            self._log,
+            self._confirm_read,
+            HostCallbacks(perform=self._send_markers, unloaded=self._unloaded, map_error=map_error),
+            clock=clock,
+            scheduler=scheduler,
+            load_again_ms=LOAD_AGAIN_MS,
+        )
+        self._jobs: set[MarkerJob] = set()
+        self._fetching: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_active(self) -> bool:
+        return self.host.is_active
+
+    @property
+    def machine(self) -> TransactionMachine:
+        return cast(TransactionMachine, self.host.runtime.machine)
+
+    @property
+    def unreadable_count(self) -> int:
+        return self._log.unreadable_count
+
+    def on_progress(self) -> None:
+        """Looks at the partition: it may have committed something, or lead in another epoch."""
+        self.host.progressed()
+
+    def close(self) -> None:
+        """Ends the coordinator, for another leads or nobody: everyone who waits gets an error."""
+        self.host.close()
+        self._cancel_markers()
+        for task in list(self._fetching):
+            task.cancel()
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def submit(self, request: Request, deadline_ms: int, done: Done[Reply]) -> None:
+        if not self._log.is_writable() and not isinstance(request, READS):
+            error = CoordinatorNotAvailableError(f"{self.partition.key} has too few replicas in sync")
+            done(Outcome(error=error))
+            return
+
+        def replied(outcome: Outcome[Reply]) -> None:
+            reply = None if outcome.error is not None else outcome.value()
+            if isinstance(reply, NeedsProducerId):
+                assert isinstance(request, InitRequest | EndRequest), "others need none"
+                self._fetch_producer_id(request, deadline_ms, done)
+            elif isinstance(reply, BeingAborted):
+                error = ConcurrentTransactionsError("the transaction before is being aborted: ask again")
+                done(Outcome(error=error))
+            else:
+                done(outcome)
+
+        self.host.submit(request, deadline_ms, replied)
+
+    def _fetch_producer_id(
+        self, request: InitRequest | EndRequest, deadline_ms: int, done: Done[Reply]
+    ) -> None:
+        async def fetch() -> None:
+            try:
+                new_id = await self._new_producer_id()
+            except DlogError as error:
+                done(Outcome(error=LoadInProgressError(f"no producer id could be had: {error}")))
+            except asyncio.CancelledError:
+                done(Outcome(error=NotCoordinatorError(f"{self.partition.key} is led elsewhere")))
+                raise
+            else:
+                self.submit(request._replace(new_producer_id=new_id), deadline_ms, done)
+
+        task = asyncio.get_running_loop().create_task(fetch())
+        self._fetching.add(task)
+        task.add_done_callback(self._fetching.discard)
+
+    def _confirm_read(self, confirmed: Confirmed) -> None:
+        if self._lease.is_valid():
+            confirmed(None)
+        else:
+            confirmed(NotCoordinatorError("another broker may coordinate this id: there is no lease"))
+
+    # --- markers -------------------------------------------------------------------------------
+
+    def _send_markers(self, markers: SendMarkers, epoch: int) -> None:
+        if epoch != self.host.epoch:
+            return
+
+        def written() -> None:
+            self._jobs.discard(job)
+            self._note_written(markers, epoch)
+
+        job = self._sender.send(markers, written)
+        self._jobs.add(job)
+
+    def _note_written(self, markers: SendMarkers, epoch: int) -> None:
+        """Has the coordinator note that all markers are written; one of a later epoch sends them itself."""
+        if epoch != self.host.epoch:
+            return
+
+        def noted(outcome: Outcome[Reply]) -> None:
+            if outcome.error is not None and epoch == self.host.epoch and self._is_prepared(markers):
+                _logger.debug("that markers are written was not noted: %s", outcome.error)
+                again_ms = self._clock.monotonic_ms() + NOTE_AGAIN_MS
+                self._scheduler.call_at(again_ms, lambda: self._note_written(markers, epoch))
+
+        request = MarkersWrittenRequest(markers.transactional_id, markers.producer)
+        self.submit(request, self._clock.monotonic_ms() + NOTE_TIMEOUT_MS, noted)
+
+    def _is_prepared(self, markers: SendMarkers) -> bool:
+        """Returns whether the transaction may still wait for these markers: while it is loading nobody
+        knows, and a machine that was loaded anew sends them again."""
+        found = self.machine.transactions.get(markers.transactional_id)
+        return self.is_active and found is not None and found.producer == markers.producer
+
+    def _cancel_markers(self) -> None:
+        jobs, self._jobs = self._jobs, set()
+        self._sender.cancel(jobs)
+
+    def _unloaded(self, has_lost: bool) -> None:
+        self._cancel_markers()
+        if has_lost:
+            self._lease.note_lost()
+
+
+class TransactionCoordinators:
+    """All transaction coordinators of this broker.  `image` is the newest that the loop was given."""
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        signals: PartitionSignals,
+        image: Callable[[], MetadataImage],
+        *,
+        broker_id: int,
+        clock: Clock,
+        scheduler: Scheduler,
+        executor: Executor,
+        lease: CoordinatorLease,
+        sender: MarkerSender,
+        new_producer_id: NewProducerId,
+    ) -> None:
+        """`executor` calls back on the loop."""
+        self._config = config
+        self._image = image
+        self._broker_id = broker_id
+        self._clock = clock
+        self._scheduler = scheduler
+        self._executor = executor
+        self._lease = lease
+        self._sender = sender
+        self._new_producer_id = new_producer_id
+        self._by_partition: dict[int, TransactionCoordinator] = {}
+        self._topics_seen = TopicsSeen()
+        signals.state_changed.append(self._state_changed)
+        signals.commit_advanced.append(self._commit_advanced)
+
+    @property
+    def sender(self) -> MarkerSender:
+        return self._sender
+
+    def unreadable_counts(self) -> dict[int, int]:
+        """Returns how many records of each partition were skipped when it was last read back, where any."""
+        return {at: each.unreadable_count for at, each in self._by_partition.items() if each.unreadable_count}
+
+    # --- partitions ----------------------------------------------------------------------------
+
+    def _state_changed(self, partition: Partition) -> None:
+        if partition.topic != TRANSACTIONS_TOPIC:
+            return
+        at = partition.partition_id
+        coordinator = self._by_partition.get(at)
+        if coordinator is not None:
+            is_same = coordinator.partition is partition
+            if is_same and partition.is_leader:
+                coordinator.on_progress()
+                return
+            if not is_same and not partition.is_leader:
+                return  # of an earlier topic of the name
+            del self._by_partition[at]
+            coordinator.close()
+        if partition.is_leader:
+            self._lead(partition)
+
+    def _lead(self, partition: Partition) -> None:
+        def new_machine() -> TransactionMachine:
+            entry_bytes_max = partition.log.config.max_message_bytes - ENTRY_SPARE_BYTES
+            return TransactionMachine(self._config.with_entry_bytes_max(entry_bytes_max), self._clock.wall_ms)
+
+        coordinator = TransactionCoordinator(
+            partition,
+            new_machine,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            executor=self._executor,
+            lease=self._lease,
+            sender=self._sender,
+            new_producer_id=self._new_producer_id,
+        )
+        self._by_partition[partition.partition_id] = coordinator
+        coordinator.on_progress()
+
+    def _commit_advanced(self, partition: Partition) -> None:
+        if partition.topic != TRANSACTIONS_TOPIC:
+            return
+        coordinator = self._by_partition.get(partition.partition_id)
+        if coordinator is not None and coordinator.partition is partition:
+            coordinator.on_progress()
+
+    def close(self) -> None:
+        coordinators, self._by_partition = self._by_partition, {}
+        for coordinator in coordinators.values():
+            coordinator.close()
+        self._sender.close()
+
+    # --- asking --------------------------------------------------------------------------------
+
+    def submit(self, transactional_id: str, request: Request, deadline_ms: int, done: Done[Reply]) -> None:
+        """Submits a request to a coordinator; `done` gets the reply once what it says is committed, or the
+        error for the client."""
+        try:
+            coordinator = self._coordinator_of(transactional_id)
+        except DlogError as error:
+            done(Outcome(error=error))
+            return
+        coordinator.submit(request, deadline_ms, done)
+
+    def _coordinator_of(self, transactional_id: str) -> TransactionCoordinator:
+        topic = self._topics_seen.named(self._image(), TRANSACTIONS_TOPIC)
+        if topic is None:
+            raise CoordinatorNotAvailableError(f"there is no topic {TRANSACTIONS_TOPIC} yet")
+        at = partition_of(transactional_id, len(topic.partitions))
+        coordinator = self._by_partition.get(at)
+        if coordinator is not None:
+            return coordinator
+        if topic.partitions[at].leader == self._broker_id:  # its log is still being made
+            raise LoadInProgressError(f"the coordinator of {transactional_id!r} is being made")
+        raise NotCoordinatorError(f"this broker does not coordinate {transactional_id!r}")
+
+    def all_active(self) -> Iterator[TransactionCoordinator]:
+        """Returns the coordinators that serve requests; the others are loading."""
+        return (each for each in list(self._by_partition.values()) if each.is_active)
+
+    @property
+    def is_loading(self) -> bool:
+        return any(not each.is_active for each in self._by_partition.values())
