@@ -11,7 +11,7 @@ Called on the data loop only, in this order.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from distributedlog.broker.bridge import ControllerBridge, MetadataView
 from distributedlog.broker.cluster.lease_grant import LeaseGrant
 from distributedlog.broker.coordination.late_coordinators import LateCoordinators
+from distributedlog.broker.coordination.late_transactions import LateTransactions
 from distributedlog.broker.coordination.lease import CoordinatorLease
 from distributedlog.broker.coordination.producer_ids import ProducerIds
 from distributedlog.broker.loops import LoopScheduler, PostingExecutor
@@ -53,7 +54,7 @@ from distributedlog.controller.image import Endpoint, MetadataImage
 from distributedlog.controller.persistent_map import changes
 from distributedlog.controller.requests import AllocateProducerIdsRequest, ProducerIdBlock
 from distributedlog.model.cluster_secret import ClusterSecrets
-from distributedlog.model.errors import BrokerUnreachableError
+from distributedlog.model.errors import BrokerUnreachableError, UnsupportedVersionError
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.disk import Disk
 from distributedlog.ports.executor import Executor
@@ -65,7 +66,12 @@ from distributedlog.settings.node_settings import NodeSettings
 
 if TYPE_CHECKING:
     from distributedlog.broker.coordination.coordinators import GroupCoordinators
+    from distributedlog.broker.coordination.transaction_coordinators import TransactionCoordinators
     from distributedlog.client.connection import Connection
+    from distributedlog.protocol.messages.write_txn_markers import (
+        WriteTxnMarkersRequest,
+        WriteTxnMarkersResponse,
+    )
 
 BLOCKING_THREADS: Final = 4
 """How many threads the executor of a data plane needs."""
@@ -115,6 +121,7 @@ class DataPlane:
         self._services: Services | None = None
         self._producer_ids: ProducerIds | None = None
         self._groups: LateCoordinators | None = None
+        self._transactions: LateTransactions | None = None
         self._lease: CoordinatorLease | None = None
         self._quotas = ClientQuotas()
         self._secrets = secrets
@@ -197,6 +204,10 @@ class DataPlane:
         )
         self._groups = LateCoordinators(partial(self._new_coordinators, view, lease), self.partitions.signals)
         self._metrics.add_source(self._groups.families)
+        connect = partial(self._connect_to_peer, view, broker_epoch, holder)
+        self._transactions = LateTransactions(
+            partial(self._new_transaction_coordinators, view, lease, connect), self.partitions.signals
+        )
         executor = PostingExecutor(self._executor, self._scheduler)
         purgatory = Purgatory(self.partitions.signals, clock=self._clock, scheduler=self._scheduler)
         services = self._services = Services(
@@ -213,10 +224,14 @@ class DataPlane:
             ),
             producer_ids=self._producer_ids,
             groups=self._groups,
+            transactions=self._transactions,
             metrics=self._metrics,
             secret_holder=holder,
         )
-        warmer = PageWarmer(executor)
+        return self._bind_server(services, executor)
+
+    def _bind_server(self, services: Services, executor: Executor) -> tuple[Endpoint, ...]:
+        settings = self._settings
         limits = replace(ServerLimits.of(settings), connections_max=self._descriptors.connections_max)
         self._server = KafkaServer(
             settings,
@@ -224,7 +239,7 @@ class DataPlane:
             self._loop,
             metrics=self._metrics,
             limits=limits,
-            warmer=warmer,
+            warmer=PageWarmer(executor),
             quotas=self._quotas,
             acceptor=self._acceptor,
         )
@@ -246,26 +261,11 @@ class DataPlane:
             timeout_ms=settings.replica_socket_timeout_ms,
         )
 
-        async def connect(broker_id: int) -> "Connection":
-            from distributedlog.broker.peers.connecting import connect_to_peer  # with one broker nobody does
-
-            broker = view.image.brokers.get(broker_id)
-            if broker is None:
-                raise BrokerUnreachableError(f"broker {broker_id} is not registered")
-            return await connect_to_peer(
-                broker,
-                settings.listeners[0].name,
-                holder,
-                broker_epoch(),
-                timeout_ms=PEER_CONNECT_TIMEOUT_MS,
-                frame_bytes_max=limits.response_bytes + settings.log.max_message_bytes + FRAME_OVERHEAD,
-            )
-
         self._fetchers = ReplicaFetcherManager(
             signals,
             node_id=settings.node_id,
             broker_epoch=broker_epoch,
-            connect=connect,
+            connect=partial(self._connect_to_peer, view, broker_epoch, holder),
             clock=self._clock,
             scheduler=self._scheduler,
             limits=limits,
@@ -286,6 +286,66 @@ class DataPlane:
                 self.partitions, self._fetchers, self._isr_changes, lambda: view.image, self._clock
             ).families
         )
+
+    async def _connect_to_peer(
+        self, view: MetadataView, broker_epoch: Callable[[], int], holder: SecretHolder, broker_id: int
+    ) -> "Connection":
+        """Connects to another broker, as this one."""
+        from distributedlog.broker.peers.connecting import connect_to_peer  # with one broker nobody does
+
+        settings = self._settings
+        broker = view.image.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerUnreachableError(f"broker {broker_id} is not registered")
+        records_bytes = settings.replica_fetch_response_bytes_max + settings.log.max_message_bytes
+        return await connect_to_peer(
+            broker,
+            settings.listeners[0].name,
+            holder,
+            broker_epoch(),
+            timeout_ms=PEER_CONNECT_TIMEOUT_MS,
+            frame_bytes_max=records_bytes + FRAME_OVERHEAD,
+        )
+
+    def _new_transaction_coordinators(
+        self, view: MetadataView, lease: CoordinatorLease, connect: "Callable[[int], Awaitable[Connection]]"
+    ) -> "TransactionCoordinators":
+        from distributedlog.broker.coordination.marker_sender import MarkerSender
+        from distributedlog.broker.coordination.transaction_coordinators import (
+            TransactionCoordinators,
+            transaction_config,
+        )
+
+        producer_ids = self._producer_ids
+        assert producer_ids is not None
+
+        async def new_producer_id() -> int:
+            return (await producer_ids.new_producer()).producer_id
+
+        sender = MarkerSender(
+            lambda: view.image,
+            broker_id=self._settings.node_id,
+            connect=connect,
+            write_here=self._write_markers_here,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            timeout_ms=self._settings.request_timeout_ms,
+        )
+        return TransactionCoordinators(
+            transaction_config(self._settings),
+            self.partitions.signals,
+            lambda: view.image,
+            broker_id=self._settings.node_id,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            executor=PostingExecutor(self._executor, self._scheduler),
+            lease=lease,
+            sender=sender,
+            new_producer_id=new_producer_id,
+        )
+
+    async def _write_markers_here(self, request: "WriteTxnMarkersRequest") -> "WriteTxnMarkersResponse":
+        raise UnsupportedVersionError("this broker does not write markers yet")
 
     def _new_coordinators(self, view: MetadataView, lease: CoordinatorLease) -> "GroupCoordinators":
         from distributedlog.broker.coordination.coordinators import GroupCoordinators, group_config
@@ -318,6 +378,9 @@ class DataPlane:
         yield
         if self._groups is not None:
             self._groups.load()
+        yield
+        if self._transactions is not None:
+            self._transactions.load()
 
     @property
     def client_address(self) -> str:
@@ -396,6 +459,8 @@ class DataPlane:
             self._producer_ids.close()
         if self._groups is not None:
             self._groups.close()
+        if self._transactions is not None:
+            self._transactions.close()
         if cleanly:
             self.partitions.close(broker_epoch=broker_epoch)
         else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from distributedlog.broker.coordination.coordinators import Coordinator
     from distributedlog.broker.coordination.producer_ids import ProducerIds
+    from distributedlog.broker.coordination.transaction_coordinators import TransactionCoordinator
     from distributedlog.broker.peers.authentication import SecretHolder
     from distributedlog.broker.replicas.delayed import Purgatory
     from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from distributedlog.ports.clock import Clock
     from distributedlog.ports.executor import Done
     from distributedlog.settings.node_settings import NodeSettings
+    from distributedlog.transactions.requests import Reply as TransactionReply
+    from distributedlog.transactions.requests import Request as TransactionRequest
 
 
 class Metadata(Protocol):
@@ -57,6 +60,28 @@ class Groups(Protocol):
         ...
 
 
+class Transactions(Protocol):
+    """The transactional ids that this broker coordinates."""
+
+    def submit(
+        self,
+        transactional_id: str,
+        request: "TransactionRequest",
+        deadline_ms: int,
+        done: "Done[TransactionReply]",
+    ) -> None:
+        """Submits a request; `done` gets the reply once what it says is committed, or the error for the
+        client."""
+        ...
+
+    def all_active(self) -> "Iterator[TransactionCoordinator]":
+        """Those that can be asked; the others are loading."""
+        ...
+
+    @property
+    def is_loading(self) -> bool: ...
+
+
 class TrafficMetrics(Protocol):
     """What handlers count."""
 
@@ -84,6 +109,7 @@ class Services:
     fetch_sessions: "FetchSessionCache"
     producer_ids: "ProducerIds"
     groups: Groups
+    transactions: Transactions
     metrics: TrafficMetrics
     secret_holder: "SecretHolder"
     """What this broker proves to others with, and verifies by."""

@@ -83,6 +83,7 @@ def bare_services(settings: NodeSettings, clock: Clock | None = None) -> Service
         fetch_sessions=nothing,
         producer_ids=nothing,
         groups=nothing,
+        transactions=nothing,
         metrics=nothing,
         secret_holder=SECRET_HOLDER,
     )

@@ -1,10 +1,13 @@
-"""InitProducerId: an id and the epoch 0 for an idempotent producer.
+"""InitProducerId: a producer id and an epoch.
 
-A producer that is only idempotent gets a new id each time: nothing connects it with an earlier one, so an id
-and epoch that it names are checked to be a pair and otherwise not looked at.
+A producer that is only idempotent gets a new id each time, and epoch 0: nothing connects it with an earlier
+one, so an id and epoch that it names are checked to be a pair and otherwise not looked at.  If there is no id
+to be had right now, the response is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: clients of all kinds try again
+on it, and give up on most other codes.
 
-If there is no id to be had right now, the response is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: clients of
-all kinds try again on it, and give up on most other codes.
+A transactional producer asks the coordinator of its transactional id, which keeps its producer id and raises
+the epoch, so that others that had the id are fenced (`transactions/producers`).  Two-phase commit with
+prepared transactions that are kept (KIP-939) is refused: its version is not advertised.
 
 Transactions are not served yet: a transactional id is refused for good, with the error and for the reason of
 `find_coordinator`.
@@ -12,25 +15,32 @@ Transactions are not served yet: a transactional id is refused for good, with th
 
 import logging
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from distributedlog.broker.handlers.find_coordinator import NO_TRANSACTIONS
+from distributedlog.broker.handlers._transactions import expect, submit, to_transaction_error
+from distributedlog.broker.handlers.find_coordinator import NO_TRANSACTIONS, SERVES_TRANSACTIONS
 from distributedlog.broker.net.context import RequestContext
 from distributedlog.broker.net.dispatch import RequestError, handles
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from distributedlog.protocol.schema import Message
+from distributedlog.statemachine import Producer
+from distributedlog.transactions.requests import InitRequest, ProducerReply
 
 if TYPE_CHECKING:
+    import asyncio
+
     from distributedlog.broker.services import Services
+    from distributedlog.transactions.requests import Reply
 
 logger = logging.getLogger(__name__)
 
 NONE = -1
+FENCED_SINCE: Final = 4
 
 
-@handles(InitProducerIdRequest, versions=(0, 5))
+@handles(InitProducerIdRequest, versions=(0, 5), to_error_code=to_transaction_error)
 def init_producer_id(
     services: "Services", request: InitProducerIdRequest, context: RequestContext
 ) -> Awaitable[Message] | Message:
@@ -40,7 +50,22 @@ def init_producer_id(
         return _allocate_producer_id(services, request, context)
     if not request.transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    raise RequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    if not SERVES_TRANSACTIONS:
+        raise RequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    if request.enable2_pc or request.keep_prepared_txn:
+        raise RequestError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not kept prepared (KIP-939)")
+    expected = None
+    if request.producer_id != NONE:
+        expected = Producer(request.producer_id, request.producer_epoch)
+    submitted = InitRequest(request.transactional_id, request.transaction_timeout_ms, expected)
+    return _respond(submit(services, context, request.transactional_id, submitted), context)
+
+
+async def _respond(future: "asyncio.Future[Reply]", context: RequestContext) -> InitProducerIdResponse:
+    reply = await expect(future, ProducerReply, context, knows_fenced_since=FENCED_SINCE)
+    return InitProducerIdResponse(
+        producer_id=reply.producer.producer_id, producer_epoch=reply.producer.producer_epoch
+    )
 
 
 async def _allocate_producer_id(

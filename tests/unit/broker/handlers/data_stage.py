@@ -91,6 +91,7 @@ class DataBroker:
             fetch_sessions=FetchSessionCache(8, randomness=SeededRandomness(1), idle=purgatory.idle),
             producer_ids=cast(Any, None),
             groups=cast(Any, NoGroups()),
+            transactions=cast(Any, None),
             metrics=self.metrics,
             secret_holder=SECRET_HOLDER,
         )

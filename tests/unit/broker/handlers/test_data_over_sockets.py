@@ -106,6 +106,7 @@ class Served:
             fetch_sessions=FetchSessionCache(8, randomness=SeededRandomness(1), idle=self.purgatory.idle),
             producer_ids=cast(Any, None),
             groups=cast(Any, None),
+            transactions=cast(Any, None),
             metrics=BrokerMetrics(),
             secret_holder=SECRET_HOLDER,
         )
