@@ -98,6 +98,8 @@ class Directory:
     # --- deleting ------------------------------------------------------------------------------
 
     def delete(self, group_id: str, turn: Turn) -> PartDone | None:
+        if turn.pending and group_id in turn.groups_in_transactions():
+            raise NonEmptyGroupError(f"group {group_id!r} has offsets in an open transaction")
         if not self.has(group_id):
             raise GroupNotFoundError(f"there is no group {group_id!r}")
         group = self._groups.get(group_id)

@@ -54,7 +54,6 @@ from distributedlog.groups.requests import (
     DeleteOffsetsRequest,
     DescribeConsumerGroupRequest,
     DescribeRequest,
-    FetchOffsetsReply,
     FetchOffsetsRequest,
     ForgetTopicsRequest,
     HeartbeatRequest,
@@ -68,6 +67,7 @@ from distributedlog.groups.requests import (
     Request,
     SyncReply,
     SyncRequest,
+    TransactionalCommitRequest,
 )
 from distributedlog.groups.turn import Timer, TimerKey, Turn
 from distributedlog.model.error_codes import ErrorCode
@@ -111,7 +111,7 @@ class GroupMachine:
     def handle(self, request: Request, context: Context) -> GroupResult:
         turn = self._turn(context)
         reply = self._handle(request, turn)
-        return Result(reply, turn.records, turn.effects)
+        return Result(reply, turn.records, turn.effects, turn.transaction)
 
     def replay(self, records: Sequence[GroupRecord], offset: int) -> None:
         for record in records:
@@ -166,7 +166,9 @@ class GroupMachine:
     # --- requests ------------------------------------------------------------------------------
 
     def _turn(self, context: Context) -> Turn:
-        return Turn(self.config, self._timers, self.member_bytes, context.now_ms, self._wall_ms())
+        return Turn(
+            self.config, self._timers, self.member_bytes, context.now_ms, self._wall_ms(), context.pending
+        )
 
     def _handle(self, request: Request, turn: Turn) -> Reply:
         match request:
@@ -183,11 +185,13 @@ class GroupMachine:
                 return self._offset_manager.commit(request, turn)
             case MergedCommitRequest():
                 return self._offset_manager.commit_all(request, turn)
+            case TransactionalCommitRequest():
+                _check_group_id(request.commit.group_id)
+                return self._offset_manager.commit_in_transaction(request, turn)
             case FetchOffsetsRequest():
                 if (consumer := self.consumers.by_id.get(request.group_id)) is not None:
                     check_fetch(consumer, request)
-                offsets = self.offsets.fetch(request.group_id, request.partitions)
-                return FetchOffsetsReply(tuple(offsets))
+                return self._offset_manager.fetch(request, turn)
             case JoinRequest():
                 return self._join(request, turn)
             case SyncRequest():

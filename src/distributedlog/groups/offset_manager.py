@@ -16,9 +16,20 @@ A member of another generation gets ILLEGAL_GENERATION, a fenced instance FENCED
 may be another's by now.  In a generation whose assignments are not made yet nobody owns anything, so nobody
 commits.
 
-Members of consumer groups: see `consumer.offsets`.
+Members of consumer groups: see `consumer.offset_checks`.
 
-Expiry looks at Empty groups only, a part of them each time.
+In a transaction (TxnOffsetCommit) a member commits as above, but in CompletingRebalance too, for its
+generation is the present one; and somebody in no generation commits in any state, as clients do that do not
+say who they are.  What is committed so is pending until the transaction's marker (`statemachine.pending`):
+
+| the marker is    | what becomes of the offset                  | who requires stable offsets meanwhile     |
+|------------------|---------------------------------------------|-------------------------------------------|
+| not there yet    | pending; others see the one before          | hears that it is unstable                 |
+| COMMIT           | the committed one, unless a later one stands|                                           |
+|                  | in the log                                  |                                           |
+| ABORT            | gone                                        |                                           |
+
+Expiry looks at Empty groups only, a part of them each time, and at none with pending offsets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,10 +55,13 @@ from distributedlog.groups.requests import (
     CommittedOffset,
     DeleteOffsetsReply,
     DeleteOffsetsRequest,
+    FetchOffsetsReply,
+    FetchOffsetsRequest,
     ForgetTopicsRequest,
     MergedCommitReply,
     MergedCommitRequest,
     PartDone,
+    TransactionalCommitRequest,
 )
 from distributedlog.groups.turn import Turn
 from distributedlog.model.error_codes import ErrorCode
@@ -58,6 +72,7 @@ from distributedlog.model.errors import (
     IllegalGenerationError,
     NonEmptyGroupError,
     RebalanceInProgressError,
+    StaleMemberEpochError,
     UnknownMemberError,
 )
 
@@ -120,6 +135,10 @@ class OffsetManager:
             self._directory.check_room(group_id, turn)
         else:
             _check_commit(group, request, turn)
+        return self._take(request, turn)
+
+    def _take(self, request: CommitRequest, turn: Turn) -> tuple[CommitReply, list[OffsetRecord]]:
+        """Takes the offsets that may be taken, of whom may commit."""
         offsets: Sequence[CommittedOffset] = request.offsets
         bytes_max = turn.config.offset_metadata_bytes_max
         errors = tuple(
@@ -128,6 +147,46 @@ class OffsetManager:
         if _TOO_LARGE in errors:
             offsets = [each for each, error in zip(offsets, errors, strict=True) if error is _TAKEN]
         return CommitReply(errors), make_offset_records(request, offsets, turn.wall_ms)
+
+    def commit_in_transaction(self, request: TransactionalCommitRequest, turn: Turn) -> CommitReply:
+        """Writes offsets that count when their transaction is committed."""
+        commit = request.commit
+        try:
+            self._check_in_transaction(commit, turn)
+        except StaleMemberEpochError as error:  # which TxnOffsetCommit has no code for
+            raise IllegalGenerationError(str(error)) from error
+        reply, records = self._take(commit, turn)
+        turn.check_fits(records, error=CommitTooLargeError)
+        turn.records += records
+        turn.transaction = request.producer
+        return reply
+
+    def _check_in_transaction(self, request: CommitRequest, turn: Turn) -> None:
+        group_id = request.group_id
+        group, consumer = self._groups.get(group_id), self._consumers.by_id.get(group_id)
+        if group is None and consumer is None:
+            if request.generation >= 0:
+                raise IllegalGenerationError(f"group {group_id!r} is in no generation")
+            self._directory.check_room(group_id, turn)
+        elif is_outsider(request):
+            return  # clients before TxnOffsetCommit 3 say nothing of their membership
+        elif consumer is not None:
+            check_consumer_commit(consumer, request)
+        elif group is not None and not (request.generation < 0 and group.state is GroupState.EMPTY):
+            group.check_member(request.member_id, request.instance_id, request.generation)
+
+    def fetch(self, request: FetchOffsetsRequest, turn: Turn) -> FetchOffsetsReply:
+        group_id = request.group_id
+        offsets = tuple(self._offsets.fetch(group_id, request.partitions))
+        if not request.requires_stable or not turn.pending:
+            return FetchOffsetsReply(offsets)
+        named = request.partitions
+        if named is None:
+            named = tuple(each.partition for each in offsets)
+        unstable = frozenset(each for each in named if turn.is_unstable(group_id, each))
+        if unstable:
+            offsets = tuple(each for each in offsets if each.partition not in unstable)
+        return FetchOffsetsReply(offsets, unstable)
 
     def _make_refusal(self, request: CommitRequest) -> DlogError:
         """Makes the error for a member of a group that has none: it only has offsets, or is not there."""
@@ -197,8 +256,10 @@ class OffsetManager:
             self._to_look_at = list(
                 dict.fromkeys([*self._offsets.groups(), *self._groups, *self._consumers.by_id])
             )
+        in_transactions = turn.groups_in_transactions()
         for _ in range(min(EXPIRY_GROUPS_MAX, len(self._to_look_at))):
-            if not self._expire_group(self._to_look_at[-1], turn):
+            group_id = self._to_look_at[-1]
+            if group_id not in in_transactions and not self._expire_group(group_id, turn):
                 break
             self._to_look_at.pop()
         return EXPIRY_AGAIN_MS if self._to_look_at else turn.config.offsets_retention_check_ms
@@ -226,11 +287,15 @@ class OffsetManager:
         return True
 
 
+def is_outsider(request: CommitRequest) -> bool:
+    """Returns whether a request is from somebody in no generation, and no member."""
+    return request.generation < 0 and request.member_id == NO_MEMBER and request.instance_id is None
+
+
 def _check_commit(group: ClassicGroup, request: CommitRequest, turn: Turn) -> None:
-    is_outsider = request.generation < 0 and request.member_id == NO_MEMBER and request.instance_id is None
     if request.generation < 0 and group.state is GroupState.EMPTY:
         return
-    if is_outsider:
+    if is_outsider(request):
         raise UnknownMemberError(f"group {group.group_id!r} has members: only they may commit")
     member = group.check_member(request.member_id, request.instance_id, request.generation)
     if group.state is GroupState.COMPLETING:

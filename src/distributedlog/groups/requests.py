@@ -11,6 +11,7 @@ from distributedlog.groups.consumer.topics import TopicIdPartitions
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
+from distributedlog.statemachine import Producer
 
 NO_GENERATION: Final = -1
 NO_MEMBER: Final = ""
@@ -159,6 +160,13 @@ class CommitRequest(NamedTuple):
     """Whether the request's version can tell a member's epoch from a generation."""
 
 
+class TransactionalCommitRequest(NamedTuple):
+    """Offsets that are committed with a transaction: until its marker they are pending."""
+
+    commit: CommitRequest
+    producer: Producer
+
+
 class CommitReply(NamedTuple):
     errors: tuple[ErrorCode, ...]
     """One for each committed offset."""
@@ -185,11 +193,16 @@ class FetchOffsetsRequest(NamedTuple):
     member_id: str | None = None
     epoch: int = NO_GENERATION
     """The epoch of a member of a consumer group, if it says so."""
+    requires_stable: bool = False
+    """Partitions of which an open transaction holds an offset are not answered with the one before."""
 
 
 class FetchOffsetsReply(NamedTuple):
     offsets: tuple[CommittedOffset, ...]
     """The offsets of the partitions that have one."""
+    unstable: frozenset[TopicPartition] = frozenset()
+    """Partitions whose offset an open transaction may replace, if stable ones are required; they have none in
+    `offsets`."""
 
 
 class DeleteOffsetsRequest(NamedTuple):
@@ -306,6 +319,7 @@ Request = (
     | LeaveRequest
     | CommitRequest
     | MergedCommitRequest
+    | TransactionalCommitRequest
     | FetchOffsetsRequest
     | DeleteOffsetsRequest
     | DescribeRequest

@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.member_bytes import MemberBytes
-from distributedlog.groups.records import GroupRecord, size_bounds
+from distributedlog.groups.records import GroupRecord, OffsetRecord, size_bounds
 from distributedlog.groups.requests import DeferredReply, JoinReply, SyncReply
 from distributedlog.model.errors import DlogError, RecordTooLargeError
+from distributedlog.model.ids import TopicPartition
 from distributedlog.statemachine.deadlines import Deadlines
+from distributedlog.statemachine.pending import NO_PENDING, PendingTransactions, Producer
 
 
 class Timer(Enum):
@@ -36,7 +38,10 @@ class TimerKey(NamedTuple):
 
 
 class Turn:
-    __slots__ = ("config", "effects", "member_bytes", "now_ms", "records", "timers", "wall_ms")
+    __slots__ = (
+        "config", "effects", "member_bytes", "now_ms", "pending", "records", "timers", "transaction",
+        "wall_ms",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -45,6 +50,7 @@ class Turn:
         member_bytes: MemberBytes,
         now_ms: int,
         wall_ms: int,
+        pending: PendingTransactions[GroupRecord] = NO_PENDING,
     ) -> None:
         self.config = config
         self.member_bytes = member_bytes
@@ -53,8 +59,20 @@ class Turn:
         """Monotonic: for deadlines."""
         self.wall_ms = wall_ms
         """The time for what is written down."""
+        self.pending = pending
+        """What open transactions hold."""
+        self.transaction: Producer | None = None
+        """The transaction that the records belong to, if they do."""
         self.records: list[GroupRecord] = []
         self.effects: list[DeferredReply] = []
+
+    def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
+        """Returns whether an open transaction holds an offset of this partition."""
+        return self.pending.holds((group_id, partition))
+
+    def groups_in_transactions(self) -> frozenset[str]:
+        """Returns the groups of which open transactions hold offsets."""
+        return frozenset(each.group_id for each in self.pending.records() if isinstance(each, OffsetRecord))
 
     def write(self, record: GroupRecord) -> None:
         self.records.append(record)

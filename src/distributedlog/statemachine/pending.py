@@ -56,15 +56,21 @@ class _Open(Generic[RecordT]):
 class PendingTransactions(Generic[RecordT]):
     """The open transactions of one log.  `key_of` is what compaction goes by."""
 
-    __slots__ = ("_key_of", "_number", "_open")
+    __slots__ = ("_held", "_key_of", "_number", "_open")
 
     def __init__(self, key_of: Callable[[RecordT], Hashable]) -> None:
         self._key_of = key_of
         self._open: dict[int, _Open[RecordT]] = {}
+        self._held: dict[Hashable, int] = {}
+        """How many transactions hold a record with this key."""
         self._number = 0
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def holds(self, key: Hashable) -> bool:
+        """Returns whether an open transaction has a record with this key."""
+        return key in self._held
 
     def records(self) -> Iterator[RecordT]:
         """Yields everything that is held."""
@@ -80,7 +86,8 @@ class PendingTransactions(Generic[RecordT]):
         for record in records:
             self._number += 1
             key = self._key_of(record)
-            transaction.by_key.pop(key, None)  # the later one also stands behind
+            if transaction.by_key.pop(key, None) is None:  # the later one also stands behind
+                self._held[key] = self._held.get(key, 0) + 1
             transaction.by_key[key] = _Held(record, self._number)
 
     def supersede(self, records: Iterable[RecordT]) -> None:
@@ -96,6 +103,8 @@ class PendingTransactions(Generic[RecordT]):
         if transaction is None or transaction.producer_epoch > producer_epoch:
             return ()
         del self._open[producer_id]
+        for key in transaction.by_key:
+            self._let_go(key)
         if not end.is_commit:
             return ()
         for key, held in transaction.by_key.items():
@@ -108,6 +117,12 @@ class PendingTransactions(Generic[RecordT]):
             held = transaction.by_key.get(key)
             if held is not None and held.number <= number:
                 del transaction.by_key[key]
+                self._let_go(key)
+
+    def _let_go(self, key: Hashable) -> None:
+        self._held[key] -= 1
+        if not self._held[key]:
+            del self._held[key]
 
 
 NO_PENDING: Final[PendingTransactions[Any]] = PendingTransactions(hash)

@@ -54,6 +54,7 @@ from distributedlog.groups.requests import (
     Reply,
     Request,
     SyncRequest,
+    TransactionalCommitRequest,
 )
 from distributedlog.model.config import MINUTE_MS, SECOND_MS
 from distributedlog.model.errors import (
@@ -74,6 +75,7 @@ from distributedlog.ports.scheduler import Scheduler
 from distributedlog.replication.contract import PartitionSignals
 from distributedlog.replication.partition import Partition
 from distributedlog.settings.node_settings import NodeSettings
+from distributedlog.statemachine import TransactionEnd
 
 _logger = logging.getLogger("distributedlog.broker")
 
@@ -221,6 +223,12 @@ class Coordinator:
             self._begin_waiting(request, deadline_ms, done)
         else:
             self.host.submit(request, deadline_ms, done)
+
+    def end_transaction(self, end: TransactionEnd, deadline_ms: int, done: Done[Reply]) -> None:
+        """Writes the marker of a transaction; `done` gets None once it is committed."""
+        if self._gathering:
+            self._begin_gathered()
+        self.host.end_transaction(end, deadline_ms, done)
 
     def _confirm_read(self, confirmed: Confirmed) -> None:
         if self._lease.is_valid():
@@ -379,9 +387,20 @@ class GroupCoordinators:
         except DlogError as error:
             done(Outcome(error=error))
             return
-        if isinstance(request, CommitRequest):
+        if isinstance(request, CommitRequest | TransactionalCommitRequest):
             done = self.metrics.count_commits(group_id, done)
         coordinator.submit(request, deadline_ms, done)
+
+    def end_transaction(
+        self, partition: Partition, end: TransactionEnd, deadline_ms: int, done: Done[Reply]
+    ) -> None:
+        """Ends a transaction in a partition of the offsets topic; `done` gets None once its marker is
+        committed, or the error."""
+        coordinator = self._by_partition.get(partition.partition_id)
+        if coordinator is None or coordinator.partition is not partition:
+            done(Outcome(error=NotCoordinatorError(f"nobody coordinates {partition.key} here")))
+        else:
+            coordinator.end_transaction(end, deadline_ms, done)
 
     def _coordinator_of(self, group_id: str) -> Coordinator:
         topic = self._topics_seen.named(self._image(), OFFSETS_TOPIC)

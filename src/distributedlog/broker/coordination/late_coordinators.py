@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from distributedlog.broker.coordination.coordinators import Coordinator, GroupCoordinators
     from distributedlog.broker.observability.metrics import Family
     from distributedlog.groups.requests import Reply, Request
+    from distributedlog.statemachine import TransactionEnd
 
 
 class LateCoordinators:
@@ -44,6 +45,11 @@ class LateCoordinators:
 
     def submit(self, group_id: str, request: "Request", deadline_ms: int, done: "Done[Reply]") -> None:
         self.load().submit(group_id, request, deadline_ms, done)
+
+    def end_transaction(
+        self, partition: Partition, end: "TransactionEnd", deadline_ms: int, done: "Done[Reply]"
+    ) -> None:
+        self.load().end_transaction(partition, end, deadline_ms, done)
 
     def all_active(self) -> "Iterator[Coordinator]":
         return self.load().all_active()

@@ -7,8 +7,9 @@
     10         several at once   by id, null for all                  for each group
 
 A partition without a committed offset has the offset -1.  While a coordinator reads its log back it responds
-with an error: "no committed offset" comes only from one that knows.  An offset that a transaction is about to
-commit would be refused to those who want stable ones only; offsets are not committed in transactions here.
+with an error: "no committed offset" comes only from one that knows.  While an open transaction may commit an
+offset of a partition, those who require stable ones (from version 7 on) hear UNSTABLE_OFFSET_COMMIT for it,
+and ask again; others get the one before.
 """
 
 from collections.abc import Iterator, Mapping
@@ -69,7 +70,7 @@ def offset_fetch(
     wanted = None
     if request.topics is not None:
         wanted = [Wanted(each.name, ZERO_UUID, each.partition_indexes) for each in request.topics]
-    pending = _ask(services, context, request.group_id, wanted)
+    pending = _ask(services, context, request.group_id, wanted, request.require_stable)
     return respond(pending, FetchOffsetsReply, lambda reply: _make_single_response(wanted, reply))
 
 
@@ -78,6 +79,7 @@ def _ask(
     context: RequestContext,
     group_id: str,
     wanted: list[Wanted] | None,
+    requires_stable: bool,
     member_id: str | None = None,
     epoch: int = NO_EPOCH,
 ) -> PendingReply:
@@ -92,7 +94,8 @@ def _ask(
                 for index in each.partitions
             ]
         )
-    return submit(services, context, group_id, FetchOffsetsRequest(group_id, partitions, member_id, epoch))
+    request = FetchOffsetsRequest(group_id, partitions, member_id, epoch, requires_stable)
+    return submit(services, context, group_id, request)
 
 
 # --- one group ---------------------------------------------------------------------------------
@@ -110,6 +113,7 @@ def _make_single_response(wanted: list[Wanted] | None, reply: FetchOffsetsReply)
                         committed_offset=offset,
                         committed_leader_epoch=leader_epoch,
                         metadata=metadata,
+                        error_code=_find_error(each, index, reply),
                     )
                     for index, offset, leader_epoch, metadata in _iterate_committed(each, found)
                 ],
@@ -134,11 +138,19 @@ def _iterate_committed(wanted: Wanted, found: CommittedOffsets) -> Iterator[tupl
             yield index, committed.offset, committed.leader_epoch, committed.metadata
 
 
+def _find_error(wanted: Wanted, index: int, reply: FetchOffsetsReply) -> ErrorCode:
+    if wanted.name is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if reply.unstable and TopicPartition(wanted.name, index) in reply.unstable:
+        return ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return _NONE
+
+
 def _list_all_wanted(reply: FetchOffsetsReply) -> list[Wanted]:
     """Lists every partition of the reply, for a request that asked for all of a group."""
     topics: dict[str, list[int]] = {}
-    for each in reply.offsets:
-        topics.setdefault(each.partition.topic, []).append(each.partition.partition)
+    for topic, index in (*(each.partition for each in reply.offsets), *sorted(reply.unstable)):
+        topics.setdefault(topic, []).append(index)
     return [Wanted(name, ZERO_UUID, indexes) for name, indexes in topics.items()]
 
 
@@ -151,7 +163,15 @@ async def _fetch_groups(
     image, version = services.metadata.image, context.api_version
     wanted = [_resolve_wanted(image, group, version) for group in request.groups]
     pending = [
-        _ask(services, context, group.group_id, each, group.member_id, group.member_epoch)
+        _ask(
+            services,
+            context,
+            group.group_id,
+            each,
+            request.require_stable,
+            group.member_id,
+            group.member_epoch,
+        )
         for group, each in zip(request.groups, wanted, strict=True)
     ]
     replies = await gather_replies(pending, FetchOffsetsReply)
@@ -206,7 +226,7 @@ def _make_topics(wanted: list[Wanted], reply: FetchOffsetsReply) -> list[OffsetF
                     committed_offset=offset,
                     committed_leader_epoch=leader_epoch,
                     metadata=metadata,
-                    error_code=ErrorCode.UNKNOWN_TOPIC_ID if each.name is None else _NONE,
+                    error_code=_find_error(each, index, reply),
                 )
                 for index, offset, leader_epoch, metadata in _iterate_committed(each, found)
             ],
