@@ -27,6 +27,7 @@ from distributedlog.broker.net.acceptor import Acceptor
 from distributedlog.broker.net.admission import ServerLimits
 from distributedlog.broker.net.descriptors import DescriptorBudget
 from distributedlog.broker.net.dispatch import HANDLERS
+from distributedlog.broker.net.local_requests import LocalRequests
 from distributedlog.broker.net.server import KafkaServer
 from distributedlog.broker.net.warming import PageWarmer
 from distributedlog.broker.observability.metrics import (
@@ -39,6 +40,7 @@ from distributedlog.broker.observability.metrics import (
     one,
 )
 from distributedlog.broker.peers.authentication import SecretHolder
+from distributedlog.broker.peers.late_verifier import LateVerifier
 from distributedlog.broker.quotas.client_quotas import ClientQuotas
 from distributedlog.broker.replicas.delayed import Purgatory
 from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
@@ -54,7 +56,7 @@ from distributedlog.controller.image import Endpoint, MetadataImage
 from distributedlog.controller.persistent_map import changes
 from distributedlog.controller.requests import AllocateProducerIdsRequest, ProducerIdBlock
 from distributedlog.model.cluster_secret import ClusterSecrets
-from distributedlog.model.errors import BrokerUnreachableError, UnsupportedVersionError
+from distributedlog.model.errors import BrokerUnreachableError
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.disk import Disk
 from distributedlog.ports.executor import Executor
@@ -67,6 +69,7 @@ from distributedlog.settings.node_settings import NodeSettings
 if TYPE_CHECKING:
     from distributedlog.broker.coordination.coordinators import GroupCoordinators
     from distributedlog.broker.coordination.transaction_coordinators import TransactionCoordinators
+    from distributedlog.broker.peers.transaction_verifier import TransactionVerifier
     from distributedlog.client.connection import Connection
     from distributedlog.protocol.messages.write_txn_markers import (
         WriteTxnMarkersRequest,
@@ -127,6 +130,8 @@ class DataPlane:
         self._secrets = secrets
         self._fetchers: ReplicaFetcherManager | None = None
         self._isr_changes: IsrChanges | None = None
+        self._verifier: LateVerifier | None = None
+        self._local_requests: LocalRequests | None = None
         self._descriptors = descriptors
         self.partitions = PartitionSet.open(
             disk,
@@ -208,6 +213,7 @@ class DataPlane:
         self._transactions = LateTransactions(
             partial(self._new_transaction_coordinators, view, lease, connect), self.partitions.signals
         )
+        self._verifier = LateVerifier(partial(self._new_verifier, view, connect))
         executor = PostingExecutor(self._executor, self._scheduler)
         purgatory = Purgatory(self.partitions.signals, clock=self._clock, scheduler=self._scheduler)
         services = self._services = Services(
@@ -225,9 +231,11 @@ class DataPlane:
             producer_ids=self._producer_ids,
             groups=self._groups,
             transactions=self._transactions,
+            transaction_verifier=self._verifier,
             metrics=self._metrics,
             secret_holder=holder,
         )
+        self._local_requests = LocalRequests(services, HANDLERS, broker_epoch)
         return self._bind_server(services, executor)
 
     def _bind_server(self, services: Services, executor: Executor) -> tuple[Endpoint, ...]:
@@ -345,7 +353,11 @@ class DataPlane:
         )
 
     async def _write_markers_here(self, request: "WriteTxnMarkersRequest") -> "WriteTxnMarkersResponse":
-        raise UnsupportedVersionError("this broker does not write markers yet")
+        from distributedlog.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
+
+        assert self._local_requests is not None
+        version, timeout_ms = request.versions[1], self._settings.request_timeout_ms
+        return await self._local_requests.ask(request, WriteTxnMarkersResponse, version, timeout_ms)
 
     def _new_coordinators(self, view: MetadataView, lease: CoordinatorLease) -> "GroupCoordinators":
         from distributedlog.broker.coordination.coordinators import GroupCoordinators, group_config
@@ -360,6 +372,29 @@ class DataPlane:
             executor=PostingExecutor(self._executor, self._scheduler),
             randomness=self._randomness,
             lease=lease,
+        )
+
+    def _new_verifier(
+        self, view: MetadataView, connect: "Callable[[int], Awaitable[Connection]]"
+    ) -> "TransactionVerifier":
+        from distributedlog.broker.peers.transaction_verifier import TransactionVerifier
+        from distributedlog.protocol.messages.add_partitions_to_txn import (
+            AddPartitionsToTxnRequest,
+            AddPartitionsToTxnResponse,
+        )
+
+        timeout_ms = self._settings.request_timeout_ms
+
+        async def ask_self(request: AddPartitionsToTxnRequest, version: int) -> AddPartitionsToTxnResponse:
+            assert self._local_requests is not None
+            return await self._local_requests.ask(request, AddPartitionsToTxnResponse, version, timeout_ms)
+
+        return TransactionVerifier(
+            lambda: view.image,
+            broker_id=self._settings.node_id,
+            connect=connect,
+            ask_self=ask_self,
+            timeout_ms=timeout_ms,
         )
 
     def serve(self) -> None:
@@ -455,6 +490,8 @@ class DataPlane:
             self._isr_changes.close()
         self._scrub.stop()
         self._healing.close()
+        if self._verifier is not None:
+            self._verifier.close()
         if self._producer_ids is not None:
             self._producer_ids.close()
         if self._groups is not None:

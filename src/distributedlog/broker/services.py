@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from distributedlog.broker.coordination.producer_ids import ProducerIds
     from distributedlog.broker.coordination.transaction_coordinators import TransactionCoordinator
     from distributedlog.broker.peers.authentication import SecretHolder
+    from distributedlog.broker.peers.transaction_verifier import Answered, Question
     from distributedlog.broker.replicas.delayed import Purgatory
     from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
     from distributedlog.broker.replicas.partitions import PartitionSet
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from distributedlog.groups.requests import Request as GroupRequest
     from distributedlog.ports.clock import Clock
     from distributedlog.ports.executor import Done
+    from distributedlog.replication.partition import Partition
     from distributedlog.settings.node_settings import NodeSettings
+    from distributedlog.statemachine import TransactionEnd
     from distributedlog.transactions.requests import Reply as TransactionReply
     from distributedlog.transactions.requests import Request as TransactionRequest
 
@@ -46,6 +49,13 @@ class Groups(Protocol):
     def submit(self, group_id: str, request: "GroupRequest", deadline_ms: int, done: "Done[Reply]") -> None:
         """Submits a request; `done` gets the reply once what it says is committed, or the error for the
         client."""
+        ...
+
+    def end_transaction(
+        self, partition: "Partition", end: "TransactionEnd", deadline_ms: int, done: "Done[Reply]"
+    ) -> None:
+        """Ends a transaction in a partition of the offsets topic; `done` gets None once its marker is
+        committed, or the error."""
         ...
 
     def all_active(self) -> "Iterator[Coordinator]":
@@ -82,6 +92,14 @@ class Transactions(Protocol):
     def is_loading(self) -> bool: ...
 
 
+class TransactionVerifier(Protocol):
+    """Asks transaction coordinators whether partitions take part in a transaction."""
+
+    def ask(self, question: "Question", answered: "Answered") -> None:
+        """Calls `answered` with an error code for each partition, not before this has returned."""
+        ...
+
+
 class TrafficMetrics(Protocol):
     """What handlers count."""
 
@@ -110,6 +128,7 @@ class Services:
     producer_ids: "ProducerIds"
     groups: Groups
     transactions: Transactions
+    transaction_verifier: TransactionVerifier
     metrics: TrafficMetrics
     secret_holder: "SecretHolder"
     """What this broker proves to others with, and verifies by."""

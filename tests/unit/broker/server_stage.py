@@ -84,6 +84,7 @@ def bare_services(settings: NodeSettings, clock: Clock | None = None) -> Service
         producer_ids=nothing,
         groups=nothing,
         transactions=nothing,
+        transaction_verifier=nothing,
         metrics=nothing,
         secret_holder=SECRET_HOLDER,
     )

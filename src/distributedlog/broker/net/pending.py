@@ -120,6 +120,10 @@ class PendingResponse:
         self.correlation_id = correlation_id
         self.began = began
 
+    def observe(self, observer: PendingObserver) -> None:
+        """Has `observer` hear of it, without a place on a connection."""
+        self._observer = observer
+
     def follow(self, future: "asyncio.Future[Message | None]") -> None:
         """Comes to what the future comes to."""
         self.on_cancel = future.cancel

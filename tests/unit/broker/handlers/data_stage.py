@@ -37,6 +37,7 @@ from distributedlog.storage.files import FileRegion
 from tests.simulation.clock import SeededRandomness
 from tests.simulation.executor import InlineExecutor
 from tests.unit.broker.handlers.admin_stage import registration_of
+from tests.unit.broker.handlers.transaction_stage import ScriptedVerifier
 from tests.unit.broker.partition_stage import ME, OTHER, Stage, topic_id
 from tests.unit.broker.server_stage import SECRET_HOLDER
 from tests.unit.storage.support import batch_of, value_of
@@ -77,6 +78,7 @@ class DataBroker:
         self.metrics = BrokerMetrics()
         self.session = ConnectionSession()
         """What was proved on the one connection over which everything is asked."""
+        self.verifier = ScriptedVerifier()
         partitions = self.stage.partitions
         purgatory = Purgatory(partitions.signals, clock=self.clock, scheduler=self.stage.scheduler)
         self.services = Services(
@@ -92,6 +94,7 @@ class DataBroker:
             producer_ids=cast(Any, None),
             groups=cast(Any, NoGroups()),
             transactions=cast(Any, None),
+            transaction_verifier=self.verifier,
             metrics=self.metrics,
             secret_holder=SECRET_HOLDER,
         )

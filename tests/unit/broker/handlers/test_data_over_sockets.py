@@ -53,6 +53,7 @@ from tests.unit.broker.handlers.data_requests import (
     wanted,
 )
 from tests.unit.broker.handlers.data_stage import TOPIC, TOPIC_NUMBER, produce_request
+from tests.unit.broker.handlers.transaction_stage import ScriptedVerifier
 from tests.unit.broker.partition_stage import CLUSTER, ME, Metadata, topic_id
 from tests.unit.broker.server_stage import SECRET_HOLDER, Client, Counts, run
 from tests.unit.storage.support import batch_of, value_of
@@ -94,6 +95,7 @@ class Served:
         metadata = Metadata()
         self.partitions.apply_image(metadata.create(TOPIC, TOPIC_NUMBER))
         self.purgatory = Purgatory(self.partitions.signals, clock=clock, scheduler=scheduler)
+        self.verifier = ScriptedVerifier()
         self.services = services = Services(
             settings=settings,
             clock=clock,
@@ -107,6 +109,7 @@ class Served:
             producer_ids=cast(Any, None),
             groups=cast(Any, None),
             transactions=cast(Any, None),
+            transaction_verifier=self.verifier,
             metrics=BrokerMetrics(),
             secret_holder=SECRET_HOLDER,
         )
