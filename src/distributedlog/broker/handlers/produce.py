@@ -17,10 +17,17 @@ A partition refuses what Kafka refuses, with Kafka's code and our words:
     no whole batch, or more than one, or an old one   INVALID_RECORD
     a batch of an unknown magic, or a wrong CRC       CORRUPT_MESSAGE
     zstd before version 7                             UNSUPPORTED_COMPRESSION_TYPE
-    a transactional batch                             INVALID_TXN_STATE, see `_check_transaction`
+    the first batch of a transaction that the         INVALID_TXN_STATE, TRANSACTION_ABORTABLE (11) …, see
+    coordinator does not confirm                      `_verification.make_produce_error`
     an internal topic                                 INVALID_TOPIC_EXCEPTION: a client id grants nothing
     too few replicas in sync, for acks -1             NOT_ENOUGH_REPLICAS
     what the topic or the disk refuse                 see `storage.append`, `storage.producers`
+
+A transactional batch without a transactional id fails its request, as in Kafka, with
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and batches of more than one producer with INVALID_PRODUCER_ID_MAPPING.
+Where batches of a request would begin a transaction in their partitions the coordinator of that transaction
+is asked first (`_verify_and_append`): whether they are part of it, or, from version 12 on, to add them.
+Until it has answered nothing of the request is appended, and everything behind it on its connection waits.
 
 The batch is a view of the frame and goes to the file as it is.  A request that waits lets go of it, and with
 it of the frame.  What acks=1 needs is done in the first phase, without a future or a task.
@@ -39,6 +46,8 @@ from functools import partial
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Final, cast
 
+from distributedlog.broker.handlers._prepared_batches import Preparation, Prepared, Refusal
+from distributedlog.broker.handlers._verification import VerifiedPartitions, make_produce_error
 from distributedlog.broker.net.context import RequestContext
 from distributedlog.broker.net.dispatch import (
     CloseConnectionError,
@@ -48,6 +57,7 @@ from distributedlog.broker.net.dispatch import (
 )
 from distributedlog.broker.net.error_responses import derive_error_response
 from distributedlog.broker.net.pending import PendingResponse
+from distributedlog.broker.peers.transaction_verifier import Purpose, Question, Verdicts
 from distributedlog.broker.replicas.leaders import Leaders
 from distributedlog.model.buffers import Buffer, MutableBuffer
 from distributedlog.model.config import KIB, MIB
@@ -58,7 +68,6 @@ from distributedlog.model.errors import (
     InvalidNameError,
     InvalidRecordError,
     InvalidTimestampError,
-    InvalidTransactionStateError,
     RejectedRecordsError,
     UnsupportedCompressionError,
 )
@@ -75,6 +84,7 @@ from distributedlog.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from distributedlog.records.batch import read_header
 from distributedlog.records.compression import Codec
 from distributedlog.records.layout import (
     ATTRIBUTES_AT,
@@ -86,7 +96,8 @@ from distributedlog.records.layout import (
 )
 from distributedlog.replication.contract import ACKS_ALL
 from distributedlog.replication.partition import Partition
-from distributedlog.storage.append import AppendRules, Origin
+from distributedlog.statemachine import Producer
+from distributedlog.storage.append import Origin
 from distributedlog.storage.timestamps import Steps
 
 if TYPE_CHECKING:
@@ -98,6 +109,9 @@ NO_OFFSET: Final = -1
 TOPIC_IDS_SINCE: Final = 13
 NAMES_LEADER_SINCE: Final = 10
 ZSTD_SINCE: Final = 7
+ABORTABLE_SINCE: Final = 11
+"""The version from which clients know TRANSACTION_ABORTABLE."""
+ADDS_PARTITIONS_SINCE: Final = 12
 
 SMALL_COMPRESSED_BYTES: Final = 16 * KIB
 SMALL_BYTES: Final = 256 * KIB
@@ -120,10 +134,9 @@ does."""
 _HEAD: Final = Layout(">8xi4xb4xh")  # batch length, magic, attributes
 _head_of = _HEAD.unpack_from
 _ZSTD: Final = int(Codec.ZSTD)
-_REMARKABLE: Final = CODEC_MASK | TRANSACTIONAL_BIT
 
 _CLIENT: Final = Origin.CLIENT
-_CODEC_AT: Final = ATTRIBUTES_AT + 1
+_FLAGS_AT: Final = ATTRIBUTES_AT + 1
 
 Awaited = list[tuple[Partition, int]]
 
@@ -152,24 +165,30 @@ def produce(services: "Services", request: ProduceRequest, context: RequestConte
     if acks not in (ACKS_LEADER, ACKS_ALL, ACKS_NONE):
         text = f"acks is {acks}; it can be 0, 1 or -1"
         return _make_error_response(request, context, ErrorCode.INVALID_REQUIRED_ACKS, text)
-    if _has_much_to_open(request):
-        return _prepare_and_append(services, request, context)
-    return _append_all(services, request, context, {})
+    has_much_to_open, is_transactional = _survey(request)
+    if is_transactional:
+        return _verify_and_append(services, request, context)
+    if has_much_to_open:
+        return _prepare_and_append(services, request, context, Prepared())
+    return _append_all(services, request, context, _NOTHING_PREPARED)
 
 
-def _has_much_to_open(request: ProduceRequest) -> bool:
-    """Whether opening its batches may take longer than a request may take on the loop."""
-    size = compressed = 0
+def _survey(request: ProduceRequest) -> tuple[bool, bool]:
+    """Whether opening its batches may take longer than a request may take on the loop, and whether any is
+    part of a transaction."""
+    size = compressed = flags = 0
+    has_large = False
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
             if records is not None and len(records) >= HEADER_BYTES:
                 size += len(records)
-                if records[_CODEC_AT] & CODEC_MASK:
+                batch_flags = records[_FLAGS_AT]
+                flags |= batch_flags
+                if batch_flags & CODEC_MASK:
                     compressed += 1
-                    if len(records) > SMALL_COMPRESSED_BYTES:
-                        return True
-    return compressed > 1 or size > SMALL_BYTES
+                    has_large = has_large or len(records) > SMALL_COMPRESSED_BYTES
+    return has_large or compressed > 1 or size > SMALL_BYTES, bool(flags & TRANSACTIONAL_BIT)
 
 
 def _append_all(
@@ -291,11 +310,8 @@ def _check_form(records: Buffer | None, version: int) -> MutableBuffer:
         if length + LOG_OVERHEAD > size:
             raise InvalidRecordError(f"a batch of {length + LOG_OVERHEAD} bytes is cut short at {size}")
         raise InvalidRecordError("there must be exactly one batch for each partition")
-    if attributes & _REMARKABLE:
-        if attributes & CODEC_MASK == _ZSTD and version < ZSTD_SINCE:
-            raise UnsupportedCompressionError(f"zstd needs Produce version {ZSTD_SINCE}; this is {version}")
-        if attributes & TRANSACTIONAL_BIT:
-            _check_transaction()
+    if attributes & CODEC_MASK == _ZSTD and version < ZSTD_SINCE:
+        raise UnsupportedCompressionError(f"zstd needs Produce version {ZSTD_SINCE}; this is {version}")
     return cast(MutableBuffer, records)  # a view of the frame, which is a bytearray
 
 
@@ -303,12 +319,6 @@ def _make_magic_error(magic: int) -> DlogError:
     """Makes the error of an old format, or of one that never was."""
     kind = InvalidRecordError if 0 <= magic < MAGIC else CorruptBatchError
     return kind(f"the batch has the magic {magic}; it must be {MAGIC}")
-
-
-def _check_transaction() -> None:
-    """Checks that the coordinator of the batch's transaction knows that this partition is part of it.  There
-    are no coordinators yet, so no partition was ever added to a transaction: Kafka's response to that."""
-    raise InvalidTransactionStateError("the partition was not added to the transaction")
 
 
 def _make_failure(index: int, error: DlogError) -> PartitionProduceResponse:
@@ -347,74 +357,57 @@ def _name_leaders(services: "Services", context: RequestContext, response: Produ
 # --- batches that take long ---------------------------------------------------------------------
 
 
-class Preparation:
-    """One batch that is prepared beside the loop, and the rules that this is done by."""
-
-    __slots__ = ("_batch", "_error", "_rules")
-
-    def __init__(self, batch: MutableBuffer, rules: AppendRules) -> None:
-        self._batch = batch
-        self._rules = rules
-        self._error: DlogError | None = None
-
-    def try_quickly(self, budget: int) -> int | None:
-        """Prepares it if the budget suffices; returns what is left of that, or None."""
-        try:
-            return self._rules.validate_quickly(self._batch, budget)
-        except DlogError as error:
-            self._error = error
-            return 0  # how far it was opened is not known
-
-    def __call__(self) -> None:
-        """Prepares it, on any thread."""
-        try:
-            self._batch = self._rules.prepare(self._batch)
-        except DlogError as error:
-            self._error = error
-
-    def is_up_to_date(self, partition: Partition) -> bool:
-        return partition.log.rules == self._rules
-
-    def get_batch(self, partition: Partition) -> MutableBuffer:
-        """Returns the batch to append; raises what is wrong with it if this broker leads the partition."""
-        if self._error is not None:
-            partition.check_leader()
-            raise self._error
-        return self._batch
-
-
-Prepared = dict[int, Preparation]
-"""Batches that are prepared, by the identity of their place in the request."""
+_NOTHING_PREPARED: Final = Prepared()
 
 
 def _prepare_and_append(
-    services: "Services", request: ProduceRequest, context: RequestContext
-) -> HandlerResponse:
-    """Prepares what takes long beside the loop, and then appends all of the request."""
-    prepared: Prepared = {}
+    services: "Services",
+    request: ProduceRequest,
+    context: RequestContext,
+    prepared: Prepared,
+    pending: PendingResponse | None = None,
+) -> ProduceResponse | PendingResponse | None:
+    """Prepares what takes long beside the loop, and then appends all of the request; `pending` is its
+    response if it waited before."""
     first = list(_iterate_unprepared(services, request, context, prepared))
     if not first:
-        return _append_all(services, request, context, prepared)
-    pending = PendingResponse(is_applied=False)
+        try:
+            response = _append_all(services, request, context, prepared, pending)
+        finally:
+            prepared.close()
+        if pending is not None:
+            _settle(pending, response)
+        return response
+    waiting = pending or PendingResponse(is_applied=False)
 
     def done(outcome: Outcome[None]) -> None:
-        pending.on_cancel = None
+        waiting.on_cancel = None
         try:
             outcome.value()
-            response = _append_all(services, request, context, prepared, pending)
+            response = _append_all(services, request, context, prepared, waiting)
         except Exception as error:
-            pending.set_exception(error)
+            waiting.set_exception(error)
         else:
-            pending.set_applied()
-            if not isinstance(response, PendingResponse) and not pending.is_decided:
-                pending.set_result(response)
-        prepared.clear()
+            _settle(waiting, response)
+        prepared.close()
 
     steps = _prepare(services, request, context, prepared, first)
     work = services.preparations.submit(context.client_host, steps, done)
     if work is not None and not work.is_ended:
-        pending.on_cancel = work.cancel
-    return pending
+
+        def cancel() -> None:
+            work.cancel()
+            prepared.close()
+
+        waiting.on_cancel = cancel
+    return waiting
+
+
+def _settle(pending: PendingResponse, response: ProduceResponse | PendingResponse | None) -> None:
+    """All is appended: what waits is answered now, or when it is committed."""
+    pending.set_applied()
+    if not isinstance(response, PendingResponse) and not pending.is_decided:
+        pending.set_result(response)
 
 
 def _prepare(
@@ -455,6 +448,78 @@ def _iterate_unprepared(
                 if left is None:
                     yield preparation
                 budget = left or 0
+
+
+# --- transactions -----------------------------------------------------------------------------
+
+
+def _verify_and_append(
+    services: "Services", request: ProduceRequest, context: RequestContext
+) -> HandlerResponse:
+    """Asks the coordinator about partitions in which the request begins a transaction, and then appends."""
+    if request.transactional_id is None:
+        text = "a transactional batch without a transactional id"
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _make_error_response(request, context, code, text)
+    unverified = list(_iterate_unverified(services, request, context))
+    producers = {producer for _, _, producer in unverified}
+    if len(producers) > 1:
+        text = "transactional batches of more than one producer"
+        return _make_error_response(request, context, ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
+    if not unverified:
+        return _prepare_and_append(services, request, context, Prepared())
+    verified = VerifiedPartitions(*producers)
+    for _, partition, _ in unverified:
+        verified.add(partition)
+    purpose = _purpose_of(context)
+    pending = PendingResponse(is_applied=False)
+
+    def answered(verdicts: Verdicts) -> None:
+        if pending.on_cancel is None:
+            return  # nobody waits for it any more, and nothing is appended
+        pending.on_cancel = None
+        refused = dict(verified.take(verdicts))
+        prepared = Prepared(verified)
+        for data, partition, _ in unverified:
+            if partition in refused:
+                prepared[id(data)] = Refusal(make_produce_error(refused[partition], purpose))
+        try:
+            _prepare_and_append(services, request, context, prepared, pending)
+        except Exception as error:
+            pending.set_exception(error)
+
+    pending.on_cancel = verified.release
+    question = Question(request.transactional_id, *verified.producer, purpose, verified.keys)
+    services.transaction_verifier.ask(question, answered)
+    return pending
+
+
+def _purpose_of(context: RequestContext) -> Purpose:
+    if context.api_version >= ADDS_PARTITIONS_SINCE:
+        return Purpose.ADD
+    return Purpose.VERIFY_ABORTABLE if context.api_version >= ABORTABLE_SINCE else Purpose.VERIFY
+
+
+def _iterate_unverified(
+    services: "Services", request: ProduceRequest, context: RequestContext
+) -> Iterator[tuple[PartitionProduceData, Partition, Producer]]:
+    """Yields what would begin a transaction; neither what goes on with one, nor what is refused anyway, nor
+    what stands in the log already."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            try:
+                partition = _find_partition(services, topic, data.index, context)
+                partition.check_leader()
+                batch = _check_form(data.records, context.api_version)
+                if not batch[_FLAGS_AT] & TRANSACTIONAL_BIT:
+                    continue
+                header = read_header(batch)
+                producer = Producer(header.producer_id, header.producer_epoch)
+                is_new = partition.log.producers.check(header, origin=_CLIENT) is None
+            except DlogError:
+                continue
+            if is_new and not partition.has_open_transaction(*producer):
+                yield data, partition, producer
 
 
 # --- acks=all ----------------------------------------------------------------------------------

@@ -49,6 +49,8 @@ SERVED: Final[Mapping[int, Served]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: Served("add_offsets_to_txn", 0, 4),
     ApiKey.END_TXN: Served("end_txn", 0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Served("offset_for_leader_epoch", 2, 4),
+    ApiKey.WRITE_TXN_MARKERS: Served("write_txn_markers", 1, 2),
+    ApiKey.TXN_OFFSET_COMMIT: Served("txn_offset_commit", 0, 5),
     ApiKey.DESCRIBE_ACLS: Served("describe_acls", 1, 3),
     ApiKey.CREATE_ACLS: Served("create_acls", 1, 3),
     ApiKey.DELETE_ACLS: Served("delete_acls", 1, 3),

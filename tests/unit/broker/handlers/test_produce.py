@@ -342,8 +342,8 @@ HOSTILE: list[tuple[str, Callable[[], bytes | bytearray | None], int, ErrorCode]
     ("too large", lambda: batch_of([bytes(3000)]), 9, ErrorCode.MESSAGE_TOO_LARGE),
     ("zstd too early", zstd, 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ("zstd", zstd, 7, ErrorCode.NONE),
-    ("a transaction", transactional, 9, ErrorCode.INVALID_TXN_STATE),
-    ("a marker", lambda: marker_of(7, commit=True), 9, ErrorCode.INVALID_TXN_STATE),
+    ("a transaction", transactional, 9, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    ("a marker", lambda: marker_of(7, commit=True), 9, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
 ]
 
 
