@@ -213,7 +213,7 @@ MUTANTS = [
     ),
     Mutant(
         "a batch is judged by rules of yesterday",
-        "broker/handlers/produce.py",
+        "broker/handlers/_prepared_batches.py",
         "        return partition.log.rules == self._rules\n",
         "        return True\n",
         f"{B}/handlers/test_produce_preparing.py",
