@@ -10,6 +10,7 @@ from tests.mutants import (
     broker_mutants,
     controller_mutants,
     groups_mutants,
+    healing_mutants,
     partition_transactions_mutants,
     storage_mutants,
 )
@@ -20,6 +21,7 @@ MUTANTS = [
     *controller_mutants.MUTANTS,
     *broker_mutants.MUTANTS,
     *groups_mutants.MUTANTS,
+    *healing_mutants.MUTANTS,
     *partition_transactions_mutants.MUTANTS,
     *admin_mutants.MUTANTS,
     *adoption_mutants.MUTANTS,

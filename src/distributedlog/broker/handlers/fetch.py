@@ -39,6 +39,7 @@ from distributedlog.broker.net.dispatch import HandlerResponse, Order, handles
 from distributedlog.broker.net.outgoing import close_regions
 from distributedlog.broker.net.pending import PendingResponse
 from distributedlog.broker.replicas.fetch_sessions import FetchContext, FetchSpec, SessionTraits
+from distributedlog.broker.replicas.healing import CORRUPT_TAG
 from distributedlog.broker.replicas.idle_partitions import IdlePartition, PartitionKey
 from distributedlog.broker.replicas.leaders import Leaders
 from distributedlog.model.error_codes import ErrorCode
@@ -100,6 +101,7 @@ def fetch(services: "Services", request: FetchRequest, context: RequestContext) 
     reader = _make_reader(services, request, context)
     if reader.is_follower:
         services.fetch_sessions.release_delayed(request.session_id)
+        _heed_complaints(services, request)
     session = _begin_session(services, request, reader)
     if session.error:
         outcome = session.finish(())
@@ -170,6 +172,16 @@ def _make_reader(services: "Services", request: FetchRequest, context: RequestCo
     if state.replica_epoch != epoch:
         raise StaleBrokerEpochError(f"broker {replica_id} has proved another epoch than it claims")
     return Reader(replica_id, epoch, request.isolation_level, version)
+
+
+def _heed_complaints(services: "Services", request: FetchRequest) -> None:
+    """Looks into what a follower could not take: our copy of it may be corrupt."""
+    for topic in request.topics:
+        for each in topic.partitions:
+            if each.unknown_tags and any(tag == CORRUPT_TAG for tag, _ in each.unknown_tags):
+                partition = services.partitions.get_by_id(topic.topic_id, each.partition)
+                if partition is not None and partition.is_leader:
+                    services.partitions.suspect(partition, each.fetch_offset)
 
 
 def _begin_session(services: "Services", request: FetchRequest, reader: Reader) -> FetchContext:

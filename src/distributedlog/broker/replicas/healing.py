@@ -46,6 +46,10 @@ ASK_AGAIN_MS: Final = 5 * SECOND_MS
 SUSPECT_AGAIN_MS: Final = 1 * MINUTE_MS
 """How long a partition that was found sound is not suspected again: a client may ask for it all the time."""
 
+CORRUPT_TAG: Final = 10_000
+"""A tagged field of a partition in a Fetch, which only our brokers send and heed, without content: a follower
+says that what it was sent from this offset had a wrong checksum."""
+
 _logger = logging.getLogger("distributedlog.broker")
 
 

@@ -12,6 +12,7 @@ clients meanwhile.
 |                                              | its end is truncated; if its start is behind our end, the   |
 |                                              | log begins anew there                                       |
 | STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_…  | connected, and so proved, anew                              |
+| records with a wrong checksum                | fetched again, with word of it (`healing.CORRUPT_TAG`)      |
 | any other error                              | tried again, later each time; a new image settles most      |
 
 What fails here fails one partition: it is tried again later, except that a failed disk takes the broker out
@@ -24,6 +25,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from distributedlog.broker.replicas.healing import CORRUPT_TAG
 from distributedlog.client.connection import Connection
 from distributedlog.client.errors import as_error_code
 from distributedlog.model.error_codes import ErrorCode
@@ -62,6 +64,7 @@ logger = logging.getLogger(__name__)
 TURN_BYTES: Final = 1024 * 1024
 RECONNECT_MS: Final = 50
 RECONNECT_MS_MAX: Final = 1_000
+COMPLAINT: Final = ((CORRUPT_TAG, b""),)
 PROVE_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
@@ -84,6 +87,8 @@ class ReplicaFetcher:
         self._connecting: asyncio.Task[None] | None = None
         self._failures = 0
         self._searching: set[asyncio.Task[None]] = set()
+        self._corrupt: set[ReplicaKey] = set()
+        """The partitions of which the leader sent what is corrupt: it is told with the next fetch."""
         self._armed_ms: int | None = None
         self._is_send_posted = False
         self._is_applying = False
@@ -108,6 +113,7 @@ class ReplicaFetcher:
         key = (partition.topic_id, partition.partition_id)
         if self._partitions.get(key) is partition:
             del self._partitions[key]
+            self._corrupt.discard(key)
             self._core.unfollow(key)
             self._send_soon()
 
@@ -206,6 +212,7 @@ class ReplicaFetcher:
                     log_start_offset=position.log_start_offset,
                     partition_max_bytes=self._fetchers.limits.partition_bytes,
                     high_watermark=position.high_watermark,
+                    unknown_tags=COMPLAINT if (topic_id, partition) in self._corrupt else (),
                 )
             )
         yield from by_topic.items()
@@ -309,6 +316,7 @@ class ReplicaFetcher:
         except DlogError as error:
             if isinstance(error, CorruptBatchError):
                 self._fetchers.counts.corrupt_batches += 1
+                self._corrupt.add(key)
             logger.warning("what was fetched of %s cannot be taken: %s", partition.key, error)
             self._fetch_later(key, partition)
 
@@ -325,6 +333,7 @@ class ReplicaFetcher:
                 now_ms=now_ms,
             )
             self._fetchers.counts.appended_bytes += len(records)
+            self._corrupt.discard(key)
         else:
             partition.follow_high_watermark(data.high_watermark)
         start_before = partition.log_start_offset

@@ -5,7 +5,9 @@ import pytest
 
 from distributedlog.broker.handlers import _fetch_reading
 from distributedlog.broker.net.pending import PendingResponse
+from distributedlog.broker.peers.authentication import BrokerIdentity
 from distributedlog.broker.replicas.fetch_sessions import FetchSpec
+from distributedlog.broker.replicas.healing import CORRUPT_TAG
 from distributedlog.controller.image import ResourceType
 from distributedlog.model.config import KIB, LogConfig
 from distributedlog.model.error_codes import ErrorCode
@@ -16,6 +18,7 @@ from distributedlog.protocol.messages.fetch import (
     FetchResponse,
     FetchTopic,
     PartitionData,
+    ReplicaState,
 )
 from distributedlog.protocol.messages.produce import ProduceResponse
 from distributedlog.replication.contract import ACKS_ALL, PartitionRead
@@ -32,7 +35,7 @@ from tests.unit.broker.handlers.data_stage import (
 )
 from tests.unit.broker.partition_stage import ME, OTHER, topic_id
 from tests.unit.replication.support import produce_data
-from tests.unit.storage.support import batch_of, marker_of, value_of
+from tests.unit.storage.support import NOW_MS, batch_of, marker_of, value_of
 
 BATCH_BYTES = len(batch_of([value_of(1)]))
 OPENING = 0
@@ -451,6 +454,41 @@ def test_a_broker_without_a_replica_is_no_follower(tmp_path: Path) -> None:
         reading = read_as(broker, 9, offset=0)
         assert reading.get((TOPIC, 0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert broker.regions_held == 0
+
+
+@pytest.mark.parametrize("is_proved", [True, False])
+def test_what_a_follower_says_is_corrupt_is_looked_into_if_it_is_one(tmp_path: Path, is_proved: bool) -> None:
+    with data_broker(tmp_path) as broker:
+        broker.register(OTHER, 9_002)
+        broker.metadata.change(TOPIC_NUMBER, replicas=[ME, OTHER], isr=[ME, OTHER])
+        broker.follow()
+        suspected: list[tuple[object, int]] = []
+        broker.services.partitions.suspect = lambda partition, offset: suspected.append((partition, offset))
+        asked = fetch_request(wanted(0))
+        if is_proved:
+            broker.session.broker = BrokerIdentity(OTHER, OTHER)
+            asked.replica_state = ReplicaState(replica_id=OTHER, replica_epoch=OTHER)
+        fetch(broker, asked, 18)
+        assert suspected == []
+        asked.topics[0].partitions[0].unknown_tags = ((CORRUPT_TAG, b""),)
+        fetch(broker, asked, 18)
+        assert suspected == ([(broker.partition, 0)] if is_proved else [])
+
+
+def test_what_cannot_be_read_is_looked_into(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        for number in range(3):
+            broker.partition.append(batch_of([value_of(number)]), 1, NOW_MS)
+        broker.settle()
+        suspected: list[int] = []
+        broker.services.partitions.suspect = lambda partition, offset: suspected.append(offset)
+        path = Path(broker.partition.log.segments.active.log.path)
+        content = bytearray(path.read_bytes())
+        content[16] ^= 0xFF  # the format's version
+        path.write_bytes(content)
+        response = fetch(broker, fetch_request(wanted(0)))
+        assert response.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert suspected == [0]
 
 
 def read_as(broker: DataBroker, replica_id: int, *, offset: int) -> _fetch_reading.Reading:

@@ -1,10 +1,15 @@
 """A corrupt replica: told, released by the controller, set aside, fetched again, healed."""
 
+import asyncio
+
 import pytest
 
 from distributedlog.broker.replicas.healing import ASK_AGAIN_MS, SUSPECT_AGAIN_MS, Healing, SegmentReader
+from distributedlog.broker.replicas.replica_fetcher_manager import FetchLimits, ReplicaFetcherManager
+from distributedlog.client.connection import Connection
 from distributedlog.controller.records import PartitionChanged, RegisterBroker
 from distributedlog.controller.replica_faults import Fault
+from distributedlog.model.errors import BrokerUnreachableError
 from distributedlog.replication.partition import Partition
 from distributedlog.storage.recovery import QUARANTINE
 from tests.unit.broker.partition_stage import ME, OTHER, ROOT, Stage, topic_id
@@ -218,3 +223,37 @@ def test_a_scrape_shows_what_is_corrupt_and_what_healed() -> None:
     healer.change(leader=OTHER, isr=[ME, OTHER])
     assert scrape()["dlog_replicas_healed"] == 1
     assert scrape()["dlog_corrupt_replicas_unhealed"] == 0
+
+
+def test_a_corrupt_follower_fetches_nothing_until_it_is_cut() -> None:
+    healer = Healer(leader=OTHER)
+    stage = healer.stage
+    fetchers = ReplicaFetcherManager(
+        stage.partitions.signals,
+        node_id=ME,
+        broker_epoch=lambda: 7,
+        connect=_connect_to_nobody,
+        clock=stage.clock,
+        scheduler=stage.scheduler,
+        limits=FetchLimits(),
+    )
+
+    async def story() -> None:
+        healer.change(leader=OTHER, isr=[ME, OTHER])
+        assert fetchers.leaders == [OTHER]
+        base = healer.damage()
+        stage.partitions.suspect(healer.partition, base)
+        stage.settle()
+        assert fetchers.leaders == []
+        healer.change(leader=OTHER, isr=[ME, OTHER])
+        assert fetchers.leaders == []
+        healer.change(leader=OTHER, isr=[OTHER])
+        assert fetchers.leaders == [OTHER]
+        assert healer.partition.log_end_offset == base
+        fetchers.close()
+
+    asyncio.run(story())
+
+
+async def _connect_to_nobody(broker_id: int) -> Connection:
+    raise BrokerUnreachableError(f"nobody listens as broker {broker_id}")

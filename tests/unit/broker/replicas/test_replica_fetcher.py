@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
+from distributedlog.broker.replicas.healing import CORRUPT_TAG
 from distributedlog.broker.replicas.replica_fetcher_manager import FetchLimits, ReplicaFetcherManager
 from distributedlog.client.connection import Connection
 from distributedlog.model.error_codes import ErrorCode
@@ -241,16 +242,22 @@ def test_an_error_of_a_later_version_is_tried_again_too() -> None:
     play(story)
 
 
-def test_a_damaged_batch_is_not_taken_and_counted() -> None:
+def test_a_damaged_batch_is_not_taken_counted_and_told_to_the_leader() -> None:
     async def story(follower: Follower) -> None:
+        def told() -> object:
+            return follower.leader.asked[-1][0].topics[0].partitions[0].unknown_tags
+
+        assert told() == ()
         damaged = bytearray(follower_batch(0, 1, leader_epoch=2))
         damaged[-1] ^= 1
         await follower.answer(data(damaged))
         assert follower.partition.log_end_offset == 0
         assert follower.fetchers.counts.corrupt_batches == 1
         await follower.advance(200)
+        assert told() == ((CORRUPT_TAG, b""),)
         await follower.answer(data(follower_batch(0, 1, leader_epoch=2)))
         assert follower.partition.log_end_offset == 1
+        assert told() == ()
 
     play(story)
 
