@@ -13,6 +13,7 @@ from tests.mutants import (
     healing_mutants,
     partition_transactions_mutants,
     storage_mutants,
+    transactions_mutants,
 )
 from tests.mutants.harness import Mutant, assert_caught, run_tests, seed
 
@@ -23,6 +24,7 @@ MUTANTS = [
     *groups_mutants.MUTANTS,
     *healing_mutants.MUTANTS,
     *partition_transactions_mutants.MUTANTS,
+    *transactions_mutants.MUTANTS,
     *admin_mutants.MUTANTS,
     *adoption_mutants.MUTANTS,
 ]

@@ -214,6 +214,7 @@ class DataPlane:
             partial(self._new_transaction_coordinators, view, lease, connect), self.partitions.signals
         )
         self._verifier = LateVerifier(partial(self._new_verifier, view, connect))
+        self._metrics.add_source(self._transactions.families)
         executor = PostingExecutor(self._executor, self._scheduler)
         purgatory = Purgatory(self.partitions.signals, clock=self._clock, scheduler=self._scheduler)
         services = self._services = Services(

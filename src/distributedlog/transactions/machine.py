@@ -99,11 +99,16 @@ class TimerKey(NamedTuple):
 
 
 class TransactionMachine:
-    def __init__(self, config: TransactionConfig, wall_ms: Callable[[], int]) -> None:
-        """`wall_ms` is the time that is written."""
+    def __init__(
+        self,
+        config: TransactionConfig,
+        wall_ms: Callable[[], int],
+        aborted: Counter[AbortReason] | None = None,
+    ) -> None:
+        """`wall_ms` is the time that is written; `aborted` counts what is aborted, and why."""
         self.config = config
         self.transactions: dict[str, Transaction] = {}
-        self.aborted: Counter[AbortReason] = Counter()
+        self.aborted: Counter[AbortReason] = Counter() if aborted is None else aborted
         self._wall_ms = wall_ms
         self._timers: Deadlines[TimerKey] = Deadlines()
         self._last_epochs: dict[str, int] = {}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         TransactionCoordinator,
         TransactionCoordinators,
     )
+    from distributedlog.broker.observability.metrics import Family
     from distributedlog.transactions.requests import Reply, Request
 
 
@@ -46,6 +47,10 @@ class LateTransactions:
     @property
     def is_loading(self) -> bool:
         return self._made is not None and self._made.is_loading
+
+    def families(self) -> "Iterator[Family]":
+        """Yields nothing where nobody has needed them yet: most clusters have no transactions."""
+        return iter(()) if self._made is None else self._made.metrics.families()
 
     def close(self) -> None:
         if self._made is not None:

@@ -25,6 +25,7 @@ from distributedlog.broker.coordination.coordinators import ENTRY_SPARE_BYTES, m
 from distributedlog.broker.coordination.host import Confirmed, Host, HostCallbacks
 from distributedlog.broker.coordination.lease import CoordinatorLease
 from distributedlog.broker.coordination.marker_sender import MarkerJob, MarkerSender
+from distributedlog.broker.coordination.transaction_metrics import TransactionMetrics
 from distributedlog.controller.image import MetadataImage
 from distributedlog.groups.placement import partition_of
 from distributedlog.model.config import SECOND_MS
@@ -256,12 +257,15 @@ class TransactionCoordinators:
         self._new_producer_id = new_producer_id
         self._by_partition: dict[int, TransactionCoordinator] = {}
         self._topics_seen = TopicsSeen()
+        self.metrics = TransactionMetrics(
+            lambda: (each.machine for each in self.all_active()),
+            loading=lambda: sum(not each.is_active for each in self._by_partition.values()),
+            unreadable=lambda: sum(self.unreadable_counts().values()),
+            markers_waiting=lambda: sender.waiting_count,
+            wall_ms=clock.wall_ms,
+        )
         signals.state_changed.append(self._state_changed)
         signals.commit_advanced.append(self._commit_advanced)
-
-    @property
-    def sender(self) -> MarkerSender:
-        return self._sender
 
     def unreadable_counts(self) -> dict[int, int]:
         """Returns how many records of each partition were skipped when it was last read back, where any."""
@@ -289,7 +293,8 @@ class TransactionCoordinators:
     def _lead(self, partition: Partition) -> None:
         def new_machine() -> TransactionMachine:
             entry_bytes_max = partition.log.config.max_message_bytes - ENTRY_SPARE_BYTES
-            return TransactionMachine(self._config.with_entry_bytes_max(entry_bytes_max), self._clock.wall_ms)
+            config = self._config.with_entry_bytes_max(entry_bytes_max)
+            return TransactionMachine(config, self._clock.wall_ms, self.metrics.aborted)
 
         coordinator = TransactionCoordinator(
             partition,

@@ -1,0 +1,72 @@
+"""What a scrape shows of the transactions that this broker coordinates.
+
+    dlog_transactional_ids                    by state     how many there are
+    dlog_transaction_oldest_seconds                        how long the oldest is open; 0 without any
+    dlog_transactions_aborted                 by reason    by their client, by a timeout, by another producer
+    dlog_transaction_markers_waiting                       markers of decided transactions, not written yet
+    dlog_transaction_coordinators_loading                  partitions whose transactions are being read back
+    dlog_transaction_unreadable_records                    records that could not be read and were skipped
+
+Aborts are counted by this broker since it started; all else is as it is now.  A transaction that is open for
+longer than its timeout, or markers that wait for long, say that a partition has no leader that can write.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from distributedlog.broker.observability.metrics import Family, FamilyKind, Sample, one
+from distributedlog.transactions.machine import TransactionMachine
+from distributedlog.transactions.requests import AbortReason
+from distributedlog.transactions.transaction import TransactionState
+
+
+class TransactionMetrics:
+    """Counts on the data loop.  `machines` are the active ones; `loading` how many are not yet."""
+
+    def __init__(
+        self,
+        machines: Callable[[], Iterable[TransactionMachine]],
+        *,
+        loading: Callable[[], int],
+        unreadable: Callable[[], int],
+        markers_waiting: Callable[[], int],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._machines = machines
+        self._loading = loading
+        self._unreadable = unreadable
+        self._markers_waiting = markers_waiting
+        self._wall_ms = wall_ms
+        self.aborted: Counter[AbortReason] = Counter()
+
+    def families(self) -> Iterator[Family]:
+        states: Counter[TransactionState] = Counter()
+        oldest_ms = wall_ms = self._wall_ms()
+        for machine in self._machines():
+            states.update(each.state for each in machine.transactions.values())
+            oldest_ms = min(
+                oldest_ms, min((each.start_ms for each in machine.open_transactions()), default=wall_ms)
+            )
+        gauge, counter = FamilyKind.GAUGE, FamilyKind.COUNTER
+        yield Family(
+            gauge, "dlog_transactional_ids", "Transactional ids that this broker coordinates.",
+            [Sample({"state": state.label}, states[state]) for state in TransactionState],
+        )  # fmt: skip
+        yield one(
+            gauge, "dlog_transaction_oldest_seconds", "How long the oldest open transaction is open.",
+            (wall_ms - oldest_ms) / 1000,
+        )  # fmt: skip
+        yield Family(
+            counter, "dlog_transactions_aborted", "Transactions that were aborted.",
+            [Sample({"reason": reason.value}, self.aborted[reason]) for reason in AbortReason],
+        )  # fmt: skip
+        waiting = self._markers_waiting()
+        yield one(gauge, "dlog_transaction_markers_waiting", "Markers that are not written yet.", waiting)
+        yield one(
+            gauge, "dlog_transaction_coordinators_loading", "Coordinators that read transactions back.",
+            self._loading(),
+        )  # fmt: skip
+        yield one(
+            gauge, "dlog_transaction_unreadable_records", "Records of transactions that were skipped.",
+            self._unreadable(),
+        )  # fmt: skip
