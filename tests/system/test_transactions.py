@@ -5,6 +5,7 @@ it stands.
 """
 
 import asyncio
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,16 +20,20 @@ from confluent_kafka import (
     Producer,
 )
 from confluent_kafka import TopicPartition as RdTopicPartition
-from kafka import KafkaProducer
-from kafka.errors import KafkaError as PyKafkaError
-from kafka.structs import OffsetAndMetadata
-from kafka.structs import TopicPartition as PyTopicPartition
 
 from distributedlog.client.admin.admin import NewTopic
 from tests.bench.topics import make_topics
 from tests.system.dev_cluster import DevCluster
 
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of its own loading
+    from kafka import KafkaProducer
+    from kafka.errors import KafkaError as PyKafkaError
+    from kafka.structs import OffsetAndMetadata
+    from kafka.structs import TopicPartition as PyTopicPartition
+
 TIMEOUT_S = 60.0
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka.*")
 
 
 class Transactional(Protocol):
@@ -86,7 +91,7 @@ class Confluent:
         self._producer.abort_transaction(TIMEOUT_S)
 
     def close(self) -> None:
-        self._producer.flush(0)
+        del self._producer
 
 
 class Aio:

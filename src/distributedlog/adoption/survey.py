@@ -81,7 +81,7 @@ NODE_ID_MAX: Final = 2**31 - 1
 PARTITIONS_MAX: Final = ControllerConfig(controller_id=0, cluster_id="").partitions_max
 REMOTE_STORAGE: Final = "remote.storage.enable"
 KAFKAS_OWN: Final = {
-    "__transaction_state": "there are no transactional producers here yet; what theirs have committed or "
+    "__transaction_state": "transactional ids begin anew here; what their producers have committed or "
     "taken back stays so",
     "__share_group_state": "there are no share groups here",
     "__remote_log_metadata": "there is no tiered storage here",

@@ -37,7 +37,7 @@ APIS: Final = (
     Intended(
         "What is not there",
         "Calls that are not served are not offered in ApiVersions: delegation tokens, "
-        "transactions, moving of replicas, changing of SCRAM credentials, UnregisterBroker, "
+        "moving of replicas, changing of SCRAM credentials, UnregisterBroker, "
         "AddRaftVoter and RemoveRaftVoter, share groups and Kafka Streams' groups.",
         (Match("ApiVersions/versions/greeting", "api_keys/*", ANY, ABSENT),),
     ),
@@ -48,22 +48,6 @@ APIS: Final = (
         (
             Match("ApiVersions/versions/greeting", "*_features/*", ANY, ABSENT),
             Match("ApiVersions/versions/greeting", "*_features/dlog.metadata.version", ABSENT, ANY),
-        ),
-    ),
-    Intended(
-        "What is not there",
-        "Transactions: whoever asks for one is refused at once, with an error that no client retries; "
-        "Kafka's errors speak of the transaction's state or of its timeout.",
-        (
-            Match("Produce/transactions/*", "**error_code", ANY, "INVALID_TXN_STATE"),
-            Match("Produce/bad batches/transactional bit*", "**error_code", ANY, "INVALID_TXN_STATE"),
-            Match("InitProducerId/transactional/*", "error_code", "INVALID_TRANSACTION_TIMEOUT"),
-            Match(
-                "FindCoordinator/coordinator*/transactional id",
-                "**error_code",
-                ANY,
-                "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-            ),
         ),
     ),
 )

@@ -2,20 +2,16 @@
 
     kind of key          response
     0 group              the leader of the partition of `__consumer_offsets` that the group's name falls on
-    1 transactional id   TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no broker serves transactions yet
+    1 transactional id   likewise, of `__transaction_state`
     2 share              INVALID_REQUEST, as of a Kafka without share groups
     other                INVALID_REQUEST
 
 The topic is created when the first key is looked for (`_coordinator_topics`).  If it is not there in time, or
 the partition has no leader that the client can reach, the response is COORDINATOR_NOT_AVAILABLE, and clients
 ask again until their own timeout.  One key in versions 0 to 3, several from 4 on; each stands for itself.
-
-Transactions are refused for good, and not with COORDINATOR_NOT_AVAILABLE, on which a producer asks again
-until the end of its timeout, a minute and more.  Of the errors that are never retried the one of
-authorization is taken since both the Java client and librdkafka name it as fatal in this place and stop at
-once.  `init_producer_id` answers likewise.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -40,9 +36,6 @@ if TYPE_CHECKING:
     from distributedlog.broker.services import Services
 
 BATCHED_SINCE = 4
-SERVES_TRANSACTIONS: Final = False
-"""Until the partitions' side is there as well."""
-NO_TRANSACTIONS: Final = "transactions are not served by this cluster"
 
 
 class KeyType(IntEnum):
@@ -51,14 +44,10 @@ class KeyType(IntEnum):
     SHARE = 2
 
 
-def _list_topics() -> dict[int, str]:
-    topics: dict[int, str] = {KeyType.GROUP: OFFSETS_TOPIC}
-    if SERVES_TRANSACTIONS:
-        topics[KeyType.TRANSACTION] = TRANSACTIONS_TOPIC
-    return topics
-
-
-_TOPICS: Final = _list_topics()
+_TOPICS: Final[Mapping[int, str]] = {
+    KeyType.GROUP: OFFSETS_TOPIC,
+    KeyType.TRANSACTION: TRANSACTIONS_TOPIC,
+}
 
 
 @handles(FindCoordinatorRequest, versions=(0, 6))
@@ -94,8 +83,6 @@ def _locate(image: MetadataImage, key_type: int, key: str, listener: str) -> Loc
     topic_name = _TOPICS.get(key_type)
     if topic_name is not None:
         return locate_coordinator(image, topic_name, key, listener)
-    if key_type == KeyType.TRANSACTION:
-        return Located(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if key_type == KeyType.SHARE:
         return Located(ErrorCode.INVALID_REQUEST, "share groups are not served")
     return Located(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")

@@ -8,9 +8,6 @@ on it, and give up on most other codes.
 A transactional producer asks the coordinator of its transactional id, which keeps its producer id and raises
 the epoch, so that others that had the id are fenced (`transactions/producers`).  Two-phase commit with
 prepared transactions that are kept (KIP-939) is refused: its version is not advertised.
-
-Transactions are not served yet: a transactional id is refused for good, with the error and for the reason of
-`find_coordinator`.
 """
 
 import logging
@@ -18,7 +15,6 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from distributedlog.broker.handlers._transactions import expect, submit, to_transaction_error
-from distributedlog.broker.handlers.find_coordinator import NO_TRANSACTIONS, SERVES_TRANSACTIONS
 from distributedlog.broker.net.context import RequestContext
 from distributedlog.broker.net.dispatch import RequestError, handles
 from distributedlog.model.error_codes import ErrorCode
@@ -50,8 +46,6 @@ def init_producer_id(
         return _allocate_producer_id(services, request, context)
     if not request.transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    if not SERVES_TRANSACTIONS:
-        raise RequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if request.enable2_pc or request.keep_prepared_txn:
         raise RequestError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not kept prepared (KIP-939)")
     expected = None

@@ -5,14 +5,20 @@ import pytest
 from distributedlog.controller.image import ResourceType
 from distributedlog.groups.placement import partition_of
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.internal_topics import OFFSETS_TOPIC
+from distributedlog.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from distributedlog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from distributedlog.settings.addresses import Voter
 from distributedlog.settings.node_settings import NodeSettings
 from tests.unit.broker.handlers.admin_stage import Broker, versions_of
 
 EVERY = versions_of(FindCoordinatorRequest)
-SETTINGS: dict[str, Any] = {"offsets_topic_num_partitions": 7, "offsets_topic_replication_factor": 3}
+SETTINGS: dict[str, Any] = {
+    "offsets_topic_num_partitions": 7,
+    "offsets_topic_replication_factor": 3,
+    "transaction_state_log_num_partitions": 5,
+    "transaction_state_log_replication_factor": 3,
+    "transaction_state_log_min_isr": 2,
+}
 
 
 def ask(broker: Broker, key_type: int, version: int, *keys: str) -> FindCoordinatorResponse:
@@ -98,12 +104,27 @@ def test_a_partition_without_a_leader_has_no_coordinator_for_now() -> None:
 
 
 @pytest.mark.parametrize("version", EVERY[1:])
-def test_transactions_are_refused_for_good(version: int) -> None:
-    response = ask(Broker(), 1, version, "k")
-    told = [(each.error_code, each.error_message) for each in response.coordinators]
-    assert (told or [(response.error_code, response.error_message)]) == [
-        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this cluster")
-    ]
+def test_a_transactional_id_has_a_topic_of_its_own(version: int) -> None:
+    broker = Broker(1, 2, **SETTINGS)
+    response = ask(broker, 1, version, "k")
+    topic = broker.image.topic_named(TRANSACTIONS_TOPIC)
+    assert topic is not None
+    assert len(topic.partitions) == 5
+    leader = topic.partitions[partition_of("k", 5)].leader
+    found = [each.node_id for each in response.coordinators] or [response.node_id]
+    assert found == [leader]
+    assert broker.image.topic_named(OFFSETS_TOPIC) is None
+
+
+def test_the_topic_of_transactions_is_made_as_the_settings_say() -> None:
+    broker = Broker(1, 2, 3, **SETTINGS)
+    ask(broker, 1, 4, "k")
+    topic = broker.image.topic_named(TRANSACTIONS_TOPIC)
+    assert topic is not None
+    assert {len(each.replicas) for each in topic.partitions.values()} == {3}
+    settings = broker.image.settings_of(ResourceType.TOPIC, TRANSACTIONS_TOPIC)
+    assert settings["cleanup.policy"] == "compact"
+    assert settings["min.insync.replicas"] == "2"
 
 
 @pytest.mark.parametrize("version", EVERY[1:])

@@ -129,8 +129,7 @@ def read(results: list[AddPartitionsToTxnTopicResult]) -> dict[TopicPartition, E
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[TransactionBroker]:
-    monkeypatch.setattr("distributedlog.broker.handlers.init_producer_id.SERVES_TRANSACTIONS", True)
+def broker() -> Iterator[TransactionBroker]:
     made = TransactionBroker()
     with made.runner:
         yield made
