@@ -3,7 +3,8 @@ what went wrong.
 
 | counted over                        | what                                                           |
 |-------------------------------------|----------------------------------------------------------------|
-| the partitions that this broker leads | under-replicated, under and at min ISR, lag of followers       |
+| the partitions that this broker leads | under-replicated, under and at min ISR, lag of followers, what |
+|                                       | open transactions hold back                                    |
 | the metadata image, of all partitions | offline ones, internal topics with too few replicas            |
 | this broker's own work              | changes of ISRs, fetches, truncations                          |
 
@@ -42,6 +43,7 @@ class _OfLeader:
         self.at_min_isr = 0
         self.lag_records_max = 0
         self.lag_ms_max = 0
+        self.unstable_records_max = 0
 
     def add(self, partition: Partition, now_ms: int) -> None:
         view = partition.view
@@ -50,6 +52,8 @@ class _OfLeader:
         self.under_replicated += len(view.isr) < len(view.replicas)
         self.under_min_isr += view.is_under_min_isr
         self.at_min_isr += view.is_at_min_isr
+        unstable = partition.high_watermark - partition.last_stable_offset
+        self.unstable_records_max = max(self.unstable_records_max, unstable)
         end_offset = partition.log_end_offset
         for follower in view.followers.values():
             if follower.log_end_offset >= 0:
@@ -116,6 +120,12 @@ class ReplicationMetrics:
             "dlog_replica_lag_seconds_max",
             "How long ago a follower that is behind had all that its leader, this broker, has.",
             seen.lag_ms_max / 1000,
+        )
+        yield one(
+            gauge,
+            "dlog_last_stable_offset_lag_records_max",
+            "Committed records of a partition led by this broker that open transactions hold back, at most.",
+            seen.unstable_records_max,
         )
 
     def _families_of_image(self) -> Iterator[Family]:

@@ -72,7 +72,7 @@ _warned: set[str] = set()
 class KafkaOptions:
     bootstrap: str
     client: ClientOptions
-    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    isolation: Isolation = Isolation.READ_COMMITTED
     group_id: str | None = None
     fetch_wait_ms: int = 500
     fetch_bytes_max: int = FETCH_BYTES_DEFAULT
@@ -98,7 +98,7 @@ def parse_kafka_options(options: Mapping[str, str]) -> KafkaOptions:
     return KafkaOptions(
         given[BOOTSTRAP],
         _client_options(given),
-        _isolation(given.get(ISOLATION, "read_uncommitted")),
+        _isolation(given.get(ISOLATION, "read_committed")),
         group_id,
         _number(given, "fetch.max.wait.ms", 500, 0, TIMEOUT_MS_MAX),
         min(

@@ -4,10 +4,11 @@ from distributedlog.broker.replicas.replica_fetcher_manager import FetcherCounts
 from distributedlog.broker.replicas.replication_metrics import ReplicationMetrics
 from distributedlog.controller.image import ResourceType
 from distributedlog.controller.records import NO_LEADER
+from distributedlog.storage.append import Origin
 from tests.unit.broker.partition_stage import ME, OTHER
 from tests.unit.broker.replicas.test_isr_changes import NUMBER, THIRD, Leader
 from tests.unit.replication.support import produce_data
-from tests.unit.storage.support import batch_of, value_of
+from tests.unit.storage.support import batch_of, marker_of, value_of
 
 
 class _Fetchers:
@@ -59,6 +60,26 @@ def test_followers_lag_in_records_and_in_time() -> None:
     leader.fetch(THIRD, 2)
     leader.advance(1_500)
     assert (scrape["replica_lag_records_max"], scrape["replica_lag_seconds_max"]) == (0, 0)
+
+
+def test_what_open_transactions_hold_back_is_counted_in_records() -> None:
+    scrape = Scrape()
+    leader, lag = scrape.leader, "last_stable_offset_lag_records_max"
+    leader.set_isr(ME, OTHER)
+    partition = leader.stage["t"]
+    values = [value_of(1), value_of(2)]
+    produce_data(
+        partition,
+        batch_of(values, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
+    )
+    leader.stage.settle()
+    assert scrape[lag] == 0, "they are not committed yet"
+    leader.fetch(OTHER, 2)
+    assert scrape[lag] == 2
+    produce_data(partition, marker_of(7, commit=True), Origin.COORDINATOR)
+    leader.stage.settle()
+    leader.fetch(OTHER, 3)
+    assert scrape[lag] == 0
 
 
 def test_partitions_without_a_leader_are_counted_wherever_they_are() -> None:

@@ -108,6 +108,12 @@ def test_kafkas_own_options_reach_the_client() -> None:
     assert stream(kafka__fetch__max__bytes="2000000000").kafka.fetch_bytes_max == 4 * 1024 * 1024
 
 
+def test_only_committed_transactions_are_read_unless_others_are_wanted() -> None:
+    assert stream().kafka.isolation is Isolation.READ_COMMITTED
+    uncommitted = stream(isolation__level="read_uncommitted")
+    assert uncommitted.kafka.isolation is Isolation.READ_UNCOMMITTED
+
+
 def test_the_group_is_named_after_the_topics_unless_it_has_a_name() -> None:
     assert stream().group_id == "spark-orders"
     assert stream(subscribe="a,b", groupIdPrefix="etl").group_id == "etl-a,b"
