@@ -502,6 +502,18 @@ class ConnectionLostError(DlogError):
     code = ErrorCode.NETWORK_EXCEPTION
 
 
+class GroupRebalancedError(DlogError):
+    """A commit came too late: the partitions belong to another generation of the group by now."""
+
+    code = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+class NoOffsetError(DlogError):
+    """A partition has no committed offset, and the consumer may not choose where to begin."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
 class BufferFullError(DlogError):
     """A producer had no room for a record within `max_block_ms`: the brokers take less than is sent."""
 

@@ -58,6 +58,10 @@ SEVERAL_GROUPS_SINCE: Final = 8
 NAMED_VERSION_MAX: Final = 9
 """The last versions of OffsetCommit and OffsetFetch that name topics by name."""
 
+MemberIdentity = tuple[int, str, str | None]
+"""Generation, member id and instance id."""
+NOBODY: Final[MemberIdentity] = (-1, "", None)
+
 
 class OffsetAndMetadata(NamedTuple):
     offset: int
@@ -76,12 +80,18 @@ class GroupOffsets:
         self._coordinator: Address | None = None
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int | None = None
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        timeout_ms: int | None = None,
+        member: MemberIdentity = NOBODY,
     ) -> None:
-        """Stores all of them, or raises; some may be stored then."""
+        """Stores all of them, or raises; some may be stored then.  `member` is who commits, if it is one."""
         if offsets:
             await self._cluster.retrying(
-                lambda: self._commit(offsets), timeout_ms=timeout_ms, is_worth_waiting=_is_worth_waiting
+                lambda: self._commit(offsets, member),
+                timeout_ms=timeout_ms,
+                is_worth_waiting=_is_worth_waiting,
             )
 
     async def fetch(
@@ -153,7 +163,9 @@ class GroupOffsets:
 
     # --- committing ----------------------------------------------------------------------------
 
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: MemberIdentity
+    ) -> None:
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, index), committed in offsets.items():
             topics.setdefault(topic, []).append(
@@ -166,7 +178,9 @@ class GroupOffsets:
             )
         request = OffsetCommitRequest(
             group_id=self.group_id,
-            member_id="",
+            generation_id_or_member_epoch=member[0],
+            member_id=member[1],
+            group_instance_id=member[2],
             topics=[
                 OffsetCommitRequestTopic(name=name, partitions=partitions)
                 for name, partitions in topics.items()
