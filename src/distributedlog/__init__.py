@@ -17,8 +17,10 @@ if os.environ.get("DLOG_KERNEL") == "interpreted":
 if TYPE_CHECKING:
     from distributedlog.client.admin.topics import NewTopic as NewTopic
     from distributedlog.client.faces.blocking_admin import Admin as Admin
+    from distributedlog.client.faces.blocking_consumer import Consumer as Consumer
     from distributedlog.client.faces.blocking_producer import Producer as Producer
     from distributedlog.client.faces.delivery import RecordMetadata as RecordMetadata
+    from distributedlog.client.faces.records import ConsumerRecord as ConsumerRecord
     from distributedlog.embedded import Log as Log
     from distributedlog.embedded import Store as Store
     from distributedlog.model.config import LogConfig as LogConfig
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Admin": "distributedlog.client.faces.blocking_admin",
+    "Consumer": "distributedlog.client.faces.blocking_consumer",
+    "ConsumerRecord": "distributedlog.client.faces.records",
     "NewTopic": "distributedlog.client.admin.topics",
     "TopicPartition": "distributedlog.model.ids",
     "Producer": "distributedlog.client.faces.blocking_producer",
@@ -68,6 +72,8 @@ _HOMES = {
 __all__ = [
     "Admin",
     "ConfigError",
+    "Consumer",
+    "ConsumerRecord",
     "CorruptLogError",
     "DirectoryLockedError",
     "DiskFullError",

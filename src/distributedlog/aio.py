@@ -6,8 +6,19 @@ async with aio.Producer("127.0.0.1:9092") as producer:
 
 from distributedlog.client.admin.topics import NewTopic
 from distributedlog.client.faces.aio_admin import Admin
+from distributedlog.client.faces.aio_consumer import Consumer
 from distributedlog.client.faces.aio_producer import Producer
 from distributedlog.client.faces.delivery import Delivery, RecordMetadata
+from distributedlog.client.faces.records import ConsumerRecord
 from distributedlog.model.ids import TopicPartition
 
-__all__ = ["Admin", "Delivery", "NewTopic", "Producer", "RecordMetadata", "TopicPartition"]
+__all__ = [
+    "Admin",
+    "Consumer",
+    "ConsumerRecord",
+    "Delivery",
+    "NewTopic",
+    "Producer",
+    "RecordMetadata",
+    "TopicPartition",
+]

@@ -16,9 +16,9 @@ Groups are not known here: nobody else decides what is read, and nothing is comm
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from distributedlog.client.errors import is_retriable, is_stale_view
 from distributedlog.client.fetcher import Fetched, Fetcher, FetchOptions, PreparedFetch
@@ -53,6 +53,10 @@ class Consumer:
         self._asked: dict[int, set[TopicPartition]] = {}
         self._failing: dict[TopicPartition, _FailingPartition] = {}
         self._failure: DlogError | None = None
+        self._ready: list[Fetched] = []
+        """What has come and was not given out: a poll that is cancelled loses nothing."""
+        self._nudge: asyncio.Future[None] | None = None
+        self._is_nudged = False
 
     async def __aenter__(self) -> "Consumer":
         return self
@@ -63,6 +67,7 @@ class Consumer:
         await self.close()
 
     async def close(self) -> None:
+        self.nudge()
         tasks = list(self._fetches.values())
         self._fetches.clear()
         for task in tasks:
@@ -74,16 +79,41 @@ class Consumer:
     async def assign(self, places: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
         """Adds partitions, or moves them; the offsets at which they begin."""
         offsets = await resolve(self._cluster, places, self._fetcher.options.isolation)
+        self._moved(offsets)
         self._fetcher.assign(offsets)
         return offsets
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Sets positions as `assign` does, for whoever knows the offsets already."""
+        self._moved(offsets)
         self._fetcher.assign(offsets)
+        self.nudge()
+
+    def _moved(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._ready = [each for each in self._ready if each.partition not in offsets]
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetches nothing for these until they are resumed."""
+        self._fetcher.paused.update(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self._fetcher.paused.difference_update(partitions)
+        self.nudge()
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(self._fetcher.paused)
+
+    def nudge(self) -> None:
+        """Ends a poll that waits: there is something else to do."""
+        if self._nudge is not None and not self._nudge.done():
+            self._is_nudged = True
+            self._nudge.set_result(None)
 
     def drop(self, partition: TopicPartition) -> None:
         self._fetcher.drop(partition)
         self._failing.pop(partition, None)
+        self._ready = [each for each in self._ready if each.partition != partition]
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
@@ -93,43 +123,44 @@ class Consumer:
     # --- reading -------------------------------------------------------------------------------
 
     async def poll(self, timeout_ms: int) -> list[Fetched]:
-        """Returns what has come, or nothing after the timeout.  Only what has records is in it."""
+        """Returns what has come, or nothing after the timeout or a nudge.  Only what has records is in it."""
         deadline_ms = self._cluster.clock.monotonic_ms() + timeout_ms
         while True:
             await self._start_fetches()
             left_ms = deadline_ms - self._cluster.clock.monotonic_ms()
-            fetched = await self._wait(max(0, left_ms))
-            if fetched:
+            if not self._ready:
+                await self._wait(max(0, left_ms))
+            if self._ready:
                 await self._start_fetches()
-                return fetched
+                fetched, self._ready = self._ready, []
+                if fetched:
+                    return fetched
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
-            if left_ms <= 0:
+            if left_ms <= 0 or self._is_nudged:
+                self._is_nudged = False
                 return []
 
-    async def _wait(self, wait_ms: int) -> list[Fetched]:
+    async def _wait(self, wait_ms: int) -> None:
+        """Waits for a response, and takes what it brings."""
         if self._failure is not None:
-            return []
+            return
         now_ms = self._cluster.clock.monotonic_ms()
         pauses_ms = [each.again_ms - now_ms for each in self._failing.values()]
         wait_ms = min([wait_ms, *(each for each in pauses_ms if each > 0)])
-        if not self._fetches:
-            await asyncio.sleep(wait_ms / 1000)
-            return []
-        await asyncio.wait(
-            self._fetches.values(), timeout=wait_ms / 1000, return_when=asyncio.FIRST_COMPLETED
-        )
-        found: list[Fetched] = []
+        self._nudge = asyncio.get_running_loop().create_future()
+        waited: list[asyncio.Future[Any]] = [*self._fetches.values(), self._nudge]
+        await asyncio.wait(waited, timeout=wait_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        self._nudge = None
         for leader in [leader for leader, task in self._fetches.items() if task.done()]:
-            found += await self._collect(leader)
-        return [each for each in found if each.records]
+            await self._collect(leader)
 
     async def _start_fetches(self) -> None:
         now_ms = self._cluster.clock.monotonic_ms()
         busy = set().union(*(self._asked[leader] for leader in self._fetches))
         led: dict[int, list[TopicPartition]] = {}
-        for partition in list(self._fetcher.positions):
+        for partition in [each for each in self._fetcher.positions if each not in self._fetcher.paused]:
             failing = self._failing.get(partition)
             if partition in busy or (failing is not None and failing.again_ms > now_ms):
                 continue
@@ -139,8 +170,9 @@ class Consumer:
                 self._note_failure(partition, error)
                 continue
             led.setdefault(view.leader_id, []).append(partition)
-        for leader, partitions in led.items():
-            if leader not in self._fetches:
+        for leader, found in led.items():
+            partitions = [each for each in found if each in self._fetcher.positions]
+            if partitions and leader not in self._fetches:
                 prepared = self._fetcher.prepare(partitions, self._cluster.view)
                 self._asked[leader] = set(partitions)
                 self._fetches[leader] = asyncio.create_task(self._fetch(leader, prepared))
@@ -154,15 +186,16 @@ class Consumer:
         )
         return prepared, response
 
-    async def _collect(self, leader: int) -> list[Fetched]:
+    async def _collect(self, leader: int) -> None:
         task = self._fetches.pop(leader)
         asked = self._asked.pop(leader)
         failure = task.exception()
         if isinstance(failure, DlogError):
             for partition in asked & self._fetcher.positions.keys():
                 self._note_failure(partition, failure)
-            return []
+            return
         fetched, refused = self._fetcher.accept(*task.result())
+        self._ready += (each for each in fetched if each.records)
         for each in fetched:
             self._failing.pop(each.partition, None)
         for partition, error, is_final in refused:
@@ -175,7 +208,6 @@ class Consumer:
                 self._failure = error
             else:
                 self._note_failure(partition, error)
-        return fetched
 
     def _note_failure(self, partition: TopicPartition, error: DlogError) -> None:
         """It pauses, unless it has been in trouble for too long or there is no use in waiting."""

@@ -100,6 +100,8 @@ class Fetcher:
     def __init__(self, options: FetchOptions | None = None) -> None:
         self.options = options or FetchOptions()
         self.positions: dict[TopicPartition, int] = {}
+        self.paused: set[TopicPartition] = set()
+        """What comes for these is not taken: it is asked for again when they go on."""
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Adds partitions, or moves them."""
@@ -107,6 +109,7 @@ class Fetcher:
 
     def drop(self, partition: TopicPartition) -> None:
         self.positions.pop(partition, None)
+        self.paused.discard(partition)
 
     def prepare(self, partitions: Iterable[TopicPartition], view: ClusterView) -> PreparedFetch:
         """A request for these; all must be in the view, and led by one broker."""
@@ -150,7 +153,7 @@ class Fetcher:
             return [], [FetchError(partition, error) for partition in sorted(asked)]
         for partition, data in prepared.partitions_of(response):
             offset = prepared.offsets[partition]
-            if self.positions.get(partition) != offset:
+            if self.positions.get(partition) != offset or partition in self.paused:
                 continue
             if data.error_code != ErrorCode.NONE:
                 refused.append(FetchError(partition, error_from(data.error_code, f"{partition} at {offset}")))

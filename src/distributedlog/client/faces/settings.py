@@ -3,10 +3,13 @@
 A name that is not known is an error that names the nearest one.  Times are in milliseconds, sizes in bytes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypedDict, TypeVar
 
+from distributedlog.client.fetcher import FetchOptions
+from distributedlog.client.groups.membership import GroupOptions
+from distributedlog.client.offset_specs import EARLIEST, LATEST, Isolation
 from distributedlog.client.options import ClientOptions
 from distributedlog.client.partitioner import ChoosePartition, PartitionerName
 from distributedlog.client.producer import ACKS_ALL, ProducerOptions
@@ -59,6 +62,29 @@ class ProducerSettings(ClientSettings, total=False):
     allow_auto_create_topics: bool
 
 
+class ConsumerSettings(ClientSettings, total=False):
+    group_id: str | None
+    """None: no group; partitions are assigned by the program, and nothing can be committed."""
+    topics: Iterable[str]
+    """What to subscribe to at once."""
+    group_instance_id: str | None
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    max_poll_records: int
+    assignor: str | Sequence[str]
+    auto_offset_reset: Literal["earliest", "latest", "none"]
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    isolation_level: Literal["read_uncommitted", "read_committed"]
+    fetch_max_wait_ms: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    key_deserializer: Deserializer
+    value_deserializer: Deserializer
+
+
 _CLIENT: Final = {
     "client_id": "client_id",
     "connect_timeout_ms": "connect_timeout_ms",
@@ -107,6 +133,48 @@ def producer_options(settings: Mapping[str, Any]) -> ProducerOptions:
         request_bytes_max=request_bytes,
         batch_bytes_max=settings.get("batch_size", min(options.batch_bytes_max, request_bytes)),
     )
+
+
+_GROUP: Final = {
+    "group_instance_id": "instance_id",
+    "session_timeout_ms": "session_timeout_ms",
+    "heartbeat_interval_ms": "heartbeat_interval_ms",
+    "max_poll_interval_ms": "max_poll_interval_ms",
+}
+_FETCH: Final = {
+    "fetch_max_wait_ms": "wait_ms_max",
+    "fetch_min_bytes": "bytes_min",
+    "fetch_max_bytes": "bytes_max",
+    "max_partition_fetch_bytes": "partition_bytes_max",
+}
+RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+
+
+def group_options(settings: Mapping[str, Any]) -> GroupOptions | None:
+    group_id = settings.get("group_id")
+    if group_id is None:
+        return None
+    given = {ours: settings[name] for name, ours in _GROUP.items() if name in settings}
+    assignor = settings.get("assignor")
+    if assignor is not None:
+        given["assignors"] = (assignor,) if isinstance(assignor, str) else tuple(assignor)
+    return GroupOptions(group_id=group_id, **given)
+
+
+def fetch_options(settings: Mapping[str, Any]) -> FetchOptions:
+    name = settings.get("isolation_level", "read_uncommitted")
+    if not isinstance(name, str) or name.upper() not in Isolation.__members__:
+        raise ConfigError(f"there is no isolation_level {name!r}: read_uncommitted or read_committed")
+    given = {ours: settings[name] for name, ours in _FETCH.items() if name in settings}
+    return FetchOptions(isolation=Isolation[name.upper()], **given)
+
+
+def reset_of(settings: Mapping[str, Any]) -> int | None:
+    """The end of the log at which a partition without a position begins; None: neither, it is an error."""
+    name = settings.get("auto_offset_reset", "latest")
+    if name not in RESETS:
+        raise ConfigError(f"there is no auto_offset_reset {name!r}: earliest, latest or none")
+    return RESETS[name]
 
 
 def codec_named(name: str) -> Codec:

@@ -1,0 +1,475 @@
+"""The consumer of programs on an asyncio loop: `distributedlog.aio.Consumer`.
+
+`poll`, or iteration, does everything in turn: it joins the group, tells the callbacks, finds out where new
+partitions begin, commits what is due, and gives out records.  In between only heartbeats go out, and
+fetches are under way.
+
+**Where a partition stands.**  `positions`: behind what was given out.  `safe`: behind what the program has
+dealt with: everything that was given out before it asked for more.  Only `safe` is committed by itself, so
+that a crash repeats records and never loses one.  `commit()` without offsets means `positions`: the
+program has said so.
+
+| event                    | what happens                                                                    |
+|--------------------------|---------------------------------------------------------------------------------|
+| partitions are given up  | `safe` is committed, then `on_revoked` is called, then they are dropped         |
+| partitions were lost     | nothing can be committed; `on_lost`, or else `on_revoked`, is called            |
+| partitions come          | `on_assigned`, which may seek; otherwise the committed offset, or the reset     |
+| the program ends cleanly | what was given out is committed; after an error only what is safe               |
+
+Memory is bounded by one response for each broker that is under way, and those that were not given out yet;
+no more is fetched while there are any.
+"""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+from distributedlog.client.addresses import parse_bootstrap
+from distributedlog.client.admin.group_offsets import GroupOffsets, OffsetAndMetadata
+from distributedlog.client.consumer import Consumer as Assigned
+from distributedlog.client.faces.records import ConsumerRecord, Prefetched, Taken
+from distributedlog.client.faces.settings import (
+    BOOTSTRAP_DEFAULT,
+    ConsumerSettings,
+    check_names,
+    client_options,
+    fetch_options,
+    group_options,
+    reset_of,
+)
+from distributedlog.client.groups.coordinator import GroupMember
+from distributedlog.client.groups.membership import Change, Membership
+from distributedlog.client.metadata import Cluster
+from distributedlog.client.offset_specs import EARLIEST, LATEST, AtTime
+from distributedlog.client.offsets import list_offsets, resolve
+from distributedlog.model.errors import (
+    ClientClosedError,
+    ConfigError,
+    DlogError,
+    GroupRebalancedError,
+    InvalidRequestError,
+    NoOffsetError,
+)
+from distributedlog.model.ids import TopicPartition
+
+AUTO_COMMIT_INTERVAL_MS: Final = 5_000
+POLL_RECORDS_MAX: Final = 500
+STEP_MS_MAX: Final = 1_000
+"""How long one wait for records is at most: then the group is looked after again."""
+
+OnPartitions = Callable[[Collection[TopicPartition]], object]
+"""Called with partitions; if it gives an awaitable, that is awaited."""
+
+
+class Consumer:
+    """Reads records.  Made and used on one loop, by one task at a time, with `async with`."""
+
+    def __init__(self, bootstrap: str = BOOTSTRAP_DEFAULT, **settings: Unpack[ConsumerSettings]) -> None:
+        check_names(settings, ConsumerSettings.__annotations__, "a consumer")
+        self._group = group_options(settings)
+        self._reset = reset_of(settings)
+        self._poll_records_max = settings.get("max_poll_records", POLL_RECORDS_MAX)
+        self._commits_itself = settings.get("enable_auto_commit", True) and self._group is not None
+        self._commit_interval_ms = settings.get("auto_commit_interval_ms", AUTO_COMMIT_INTERVAL_MS)
+        addresses, options = parse_bootstrap(bootstrap), client_options(settings)
+        self._cluster = Cluster(addresses, options)
+        self._group_cluster = Cluster(addresses, options)
+        self._assigned = Assigned(self._cluster, fetch_options(settings), on_out_of_range=self._reset)
+        self._isolation = fetch_options(settings).isolation
+        self._prefetched = Prefetched(settings.get("key_deserializer"), settings.get("value_deserializer"))
+        self._member: GroupMember | None = None
+        self._pattern: re.Pattern[str] | None = None
+        self._partitions: set[TopicPartition] = set()
+        self._unresolved: set[TopicPartition] = set()
+        """Partitions of which it is not known where to begin."""
+        self._positions: dict[TopicPartition, int] = {}
+        self._safe: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._pending: list[ConsumerRecord] = []
+        """What iteration has taken and not given out, the next one last."""
+        self._given: ConsumerRecord | None = None
+        self._commit_due_ms = self._cluster.clock.monotonic_ms() + self._commit_interval_ms
+        self._look_due_ms = 0
+        self._callbacks: dict[str, OnPartitions | None] = {}
+        self._counts = {"records": 0, "commits": 0, "commits_failed": 0}
+        self._is_closed = False
+        self._joining: asyncio.Task[Change | None] | None = None
+        self._changes: list[Change] = []
+        """What a rebalance did and the program has not been told."""
+        if "topics" in settings:
+            self.subscribe(settings["topics"])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._settle()
+        await self.close()
+
+    # --- what to read --------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | None = None,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
+    ) -> None:
+        """Reads these topics, or all whose whole names match a regular expression, shared with the group."""
+        names = [topics] if isinstance(topics, str) else list(topics)
+        if self._group is None:
+            raise ConfigError("subscribing needs a group_id; without one, assign partitions")
+        if bool(names) == (pattern is not None):
+            raise ConfigError("subscribe to topics, or to a pattern")
+        if self._member is None and self._partitions:
+            raise InvalidRequestError("partitions were assigned: another consumer is needed to subscribe")
+        self._pattern = None if pattern is None else re.compile(pattern)
+        self._callbacks = {"assigned": on_assigned, "revoked": on_revoked, "lost": on_lost}
+        if self._member is None:
+            self._member = GroupMember(self._group_cluster, Membership(self._group, names))
+            self._member.on_attention = self._assigned.nudge
+        elif names:
+            self._member.membership.subscribe(names)
+        self._look_due_ms = 0
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Reads these partitions and no others, whatever the group's other members do."""
+        if self._member is not None:
+            raise InvalidRequestError(
+                "the consumer has subscribed: another one is needed to assign partitions"
+            )
+        wanted = set(partitions)
+        self._drop(self._partitions - wanted)
+        self._unresolved |= wanted - self._partitions
+        self._partitions |= wanted
+        self._assigned.nudge()
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(self._partitions)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Gives out nothing of these until they are resumed; the group keeps them here."""
+        self._check_assigned(partitions)
+        self._assigned.pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self._check_assigned(partitions)
+        self._assigned.resume(partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        return self._assigned.paused
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """The next record of the partition is the one at this offset, or the first one behind it."""
+        self._check_assigned([partition])
+        if offset < 0:
+            raise InvalidRequestError(f"there is no offset {offset}")
+        self._move({partition: offset})
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Moves these, or all, to their first record."""
+        await self._seek_to(partitions, EARLIEST)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Moves these, or all, behind their last record."""
+        await self._seek_to(partitions, LATEST)
+
+    async def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Moves these, or all, to the first record of that time or later; to the end, if there is none."""
+        await self._seek_to(partitions, timestamp_ms)
+
+    async def _seek_to(self, partitions: Collection[TopicPartition], when: int) -> None:
+        self._check_assigned(partitions)
+        places = dict.fromkeys(partitions or self._partitions, AtTime(when))
+        self._move(await resolve(self._cluster, places, self._isolation))
+
+    def _move(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._prefetched.drop(offsets)
+        self._pending = [each for each in self._pending if TopicPartition(*each[:2]) not in offsets]
+        if self._given is not None and TopicPartition(*self._given[:2]) in offsets:
+            self._given = None
+        self._unresolved -= offsets.keys()
+        self._positions.update(offsets)
+        self._safe.update(offsets)
+        self._assigned.seek(offsets)
+
+    def _drop(self, partitions: Collection[TopicPartition]) -> None:
+        for each in partitions:
+            self._assigned.drop(each)
+            for known in (self._positions, self._safe, self._committed):
+                known.pop(each, None)
+        self._partitions.difference_update(partitions)
+        self._unresolved.difference_update(partitions)
+        self._prefetched.drop(partitions)
+        self._pending = [each for each in self._pending if TopicPartition(*each[:2]) not in partitions]
+
+    def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        for each in partitions:
+            if each not in self._partitions:
+                raise InvalidRequestError(f"{each} is not assigned to this consumer")
+
+    # --- reading -------------------------------------------------------------------------------
+
+    async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Returns records, or none after the timeout.  All that was given out before counts as dealt with."""
+        self._settle()
+        most = max_records or self._poll_records_max
+        if self._pending:  # left by an iteration that was ended
+            await self._maintain()
+            found, self._pending = self._pending[: -most - 1 : -1], self._pending[:-most]
+            self._positions.update((TopicPartition(each[0], each[1]), each[2] + 1) for each in found)
+            if found:
+                return found
+        taken = await self._take(timeout_ms, most)
+        self._positions.update(taken.positions)
+        return taken.records
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next record; the one before it counts as dealt with."""
+        while (record := self.next_pending()) is None:
+            if self._pending:
+                await self._maintain()
+                continue
+            taken = await self._take(STEP_MS_MAX, self._poll_records_max)
+            self._pending = taken.records[::-1]
+        return record
+
+    def next_pending(self) -> ConsumerRecord | None:
+        """The next record if it is at hand and nothing else is due.  Iteration from another thread may
+        ask."""
+        self._settle()
+        if not self._pending or self._is_maintenance_due():
+            return None
+        record = self._given = self._pending.pop()
+        return record
+
+    def _settle(self) -> None:
+        """The program asks for more: it has dealt with what it has."""
+        given, self._given = self._given, None
+        if given is None:
+            self._safe.update(self._positions)
+        else:
+            partition = TopicPartition(given[0], given[1])
+            self._positions[partition] = self._safe[partition] = given[2] + 1
+
+    async def _take(self, timeout_ms: int, most: int) -> Taken:
+        clock = self._cluster.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        while True:
+            await self._maintain()
+            taken = self._prefetched.take(most, self._assigned.paused)
+            if taken.records:
+                self._counts["records"] += len(taken.records)
+                return taken
+            left_ms = deadline_ms - clock.monotonic_ms()
+            if left_ms <= 0:
+                return taken
+            if self._joining is not None and self._joining.done():
+                continue
+            self._prefetched.add(await self._assigned.poll(min(left_ms, STEP_MS_MAX)))
+
+    # --- looking after the group ---------------------------------------------------------------
+
+    def _is_maintenance_due(self) -> bool:
+        member = self._member
+        if member is not None:
+            member.polled()
+            if self._joining is None and member.needs_attention:
+                return True
+            if self._joining is not None and self._joining.done():
+                return True
+        return self._commits_itself and self._cluster.clock.monotonic_ms() >= self._commit_due_ms
+
+    async def _maintain(self) -> None:
+        if self._is_closed:
+            raise ClientClosedError("the consumer is closed")
+        member = self._member
+        if member is not None:
+            member.polled()
+            await self._look_around(member)
+            await self._rebalance(member)
+        elif not self._partitions:
+            raise InvalidRequestError("nothing is assigned: subscribe to topics, or assign partitions")
+        if self._unresolved:
+            await self._resolve()
+        is_due = self._cluster.clock.monotonic_ms() >= self._commit_due_ms
+        if self._commits_itself and is_due and self._joining is None:
+            await self._commit_by_itself()
+
+    async def _rebalance(self, member: GroupMember) -> None:
+        """Takes a rebalance as far as it goes now.  Joining goes on between two polls; callbacks do not."""
+        while member.needs_attention or self._joining is not None or self._changes:
+            while self._changes:
+                await self._on_change(self._changes[0])
+                del self._changes[0]
+            if self._joining is None:
+                if not member.needs_attention:
+                    return
+                self._changes.append(member.prepare())
+                await self._on_change(self._changes[0])
+                del self._changes[0]
+                self._joining = asyncio.create_task(member.join())
+                self._joining.add_done_callback(lambda _: self._assigned.nudge())
+            if not self._joining.done():
+                return
+            joined, self._joining = self._joining, None
+            change = joined.result()
+            if change is not None:
+                self._changes.append(change)
+
+    async def _look_around(self, member: GroupMember) -> None:
+        """Now and then: topics that match the pattern, and partitions that were added."""
+        now_ms = self._cluster.clock.monotonic_ms()
+        if now_ms < self._look_due_ms:
+            return
+        if self._pattern is not None:
+            view = await self._group_cluster.retrying(lambda: self._group_cluster.refresh(None))
+            found = [each.name for each in view.topics.values() if not each.is_internal]
+            member.membership.subscribe([each for each in found if self._pattern.fullmatch(each)])
+        if self._look_due_ms:
+            await self._group_cluster.retrying(member.look_for_new_partitions)
+        self._look_due_ms = now_ms + self._cluster.options.metadata_age_ms_max
+
+    async def _on_change(self, change: Change) -> None:
+        if change.lost:
+            await self._call("lost" if self._callbacks.get("lost") else "revoked", change.lost)
+            self._drop(change.lost)
+        if change.revoked:
+            if self._commits_itself:
+                await self._commit_by_itself()
+            await self._call("revoked", change.revoked)
+            self._drop(change.revoked)
+        if change.assigned:
+            self._partitions.update(change.assigned)
+            self._unresolved.update(change.assigned)
+            await self._call("assigned", change.assigned)
+
+    async def _call(self, name: str, partitions: tuple[TopicPartition, ...]) -> None:
+        callback = self._callbacks.get(name)
+        if callback is not None:
+            outcome = callback(partitions)
+            if inspect.isawaitable(outcome):
+                await outcome
+
+    async def _resolve(self) -> None:
+        """Finds out where partitions begin: behind what was committed, or where the reset says."""
+        wanted = set(self._unresolved)
+        committed = await self.committed(wanted) if self._group is not None else {}
+        without = wanted - committed.keys()
+        if without and self._reset is None:
+            raise NoOffsetError(
+                f"there is no committed offset for {', '.join(map(str, sorted(without)))}, and "
+                "auto_offset_reset is none: seek, or commit an offset"
+            )
+        offsets = dict(committed)
+        if without and self._reset is not None:
+            found = await list_offsets(self._cluster, dict.fromkeys(without, self._reset), self._isolation)
+            offsets.update((each, at.offset) for each, at in found.items())
+        self._committed.update(committed)
+        self._move({each: offset for each, offset in offsets.items() if each in self._unresolved})
+
+    # --- offsets -------------------------------------------------------------------------------
+
+    async def _commit_by_itself(self) -> None:
+        """Failures are no harm but to those who read again: the next commit says more."""
+        self._commit_due_ms = self._cluster.clock.monotonic_ms() + self._commit_interval_ms
+        due = {each: at for each, at in self._safe.items() if self._committed.get(each) != at}
+        if not due:
+            return
+        try:
+            await self.commit(due)
+        except DlogError:
+            self._counts["commits_failed"] += 1
+
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commits these offsets of next records, or those behind all that was given out.
+
+        Raises `GroupRebalancedError` if the partitions may belong to another member by now.
+        """
+        if self._group is None:
+            raise ConfigError("committing needs a group_id")
+        if offsets is None:
+            if self._given is not None:
+                self._positions[TopicPartition(*self._given[:2])] = self._given.offset + 1
+            offsets = dict(self._positions)
+        wanted = {each: OffsetAndMetadata(offset) for each, offset in offsets.items()}
+        if self._member is not None:
+            if any(each not in self._partitions for each in offsets):
+                raise GroupRebalancedError("a partition is not assigned to this consumer any more")
+            await self._member.commit(wanted)
+        else:
+            await GroupOffsets(self._group_cluster, self._group.group_id).commit(wanted)
+        self._counts["commits"] += 1
+        self._committed.update((each, at) for each, at in offsets.items() if each in self._partitions)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        """The committed offsets of these, or of all that are assigned, as far as there are any."""
+        if self._group is None:
+            raise ConfigError("committed offsets are those of a group: group_id is missing")
+        wanted = self._partitions if partitions is None else partitions
+        found = await GroupOffsets(self._group_cluster, self._group.group_id).fetch(wanted) if wanted else {}
+        return {each: at.offset for each, at in found.items()}
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that is given out."""
+        self._check_assigned([partition])
+        if self._given is not None and TopicPartition(*self._given[:2]) == partition:
+            return self._given.offset + 1
+        if partition in self._unresolved:
+            await self._resolve()
+        return self._positions[partition]
+
+    async def lag(self) -> dict[TopicPartition, int]:
+        """How many offsets each partition still has before its end."""
+        ends = await self.end_offsets(self._partitions)
+        return {each: max(0, end - await self.position(each)) for each, end in ends.items()}
+
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        found = await list_offsets(self._cluster, dict.fromkeys(partitions, EARLIEST), self._isolation)
+        return {each: at.offset for each, at in found.items()}
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        found = await list_offsets(self._cluster, dict.fromkeys(partitions, LATEST), self._isolation)
+        return {each: at.offset for each, at in found.items()}
+
+    def metrics(self) -> dict[str, int]:
+        """Counts since the consumer was made."""
+        rebalances = 0 if self._member is None else self._member.rebalances
+        return {**self._counts, "rebalances": rebalances, "partitions": len(self._partitions)}
+
+    # --- the end -------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Commits what is safe, leaves the group and closes all connections."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._joining is not None:
+                self._joining.cancel()
+                await asyncio.gather(self._joining, return_exceptions=True)
+            if self._commits_itself:
+                await self._commit_by_itself()
+            if self._member is not None and self._partitions:
+                await self._call("revoked", tuple(sorted(self._partitions)))
+        finally:
+            if self._member is not None:
+                await self._member.close()
+            await self._assigned.close()
+            await self._cluster.close()
+            await self._group_cluster.close()

@@ -1,0 +1,113 @@
+"""Records as consumers give them out, and those that have come and were not given out yet.  Pure.
+
+`Prefetched` keeps what fetches brought, partition by partition in their order, and turns it into
+`ConsumerRecord`s when they are asked for.  Chunks of paused partitions stay; those of partitions that were
+moved or taken away are dropped.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+from distributedlog.client.faces.settings import Deserializer
+from distributedlog.client.fetcher import Fetched
+from distributedlog.model.errors import InvalidRecordError
+from distributedlog.model.ids import TopicPartition
+from distributedlog.records.record import Header, Record
+
+
+class ConsumerRecord(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: Any
+    """Bytes, or what `key_deserializer` made of them; None where there is none.  So is `value`."""
+    value: Any
+    headers: tuple[Header, ...] = ()
+
+
+class _Chunk:
+    __slots__ = ("at", "next_offset", "partition", "records")
+
+    def __init__(self, fetched: Fetched) -> None:
+        self.partition = fetched.partition
+        self.records: list[Record] = fetched.records
+        self.at = 0
+        self.next_offset = fetched.next_offset
+
+
+class Taken(NamedTuple):
+    records: list[ConsumerRecord]
+    positions: dict[TopicPartition, int]
+    """The offset behind what was taken, of each partition that is in it."""
+
+
+class Prefetched:
+    def __init__(
+        self, key_deserializer: Deserializer | None = None, value_deserializer: Deserializer | None = None
+    ) -> None:
+        self._chunks: deque[_Chunk] = deque()
+        self._key = key_deserializer
+        self._value = value_deserializer
+
+    def add(self, fetched: Iterable[Fetched]) -> None:
+        self._chunks.extend(map(_Chunk, fetched))
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        self._chunks = deque(each for each in self._chunks if each.partition not in partitions)
+
+    def clear(self) -> None:
+        self._chunks.clear()
+
+    def take(self, most: int, paused: Collection[TopicPartition] = ()) -> Taken:
+        """Takes at most so many records, in their order."""
+        records: list[ConsumerRecord] = []
+        positions: dict[TopicPartition, int] = {}
+        kept: list[_Chunk] = []
+        while self._chunks and len(records) < most:
+            chunk = self._chunks.popleft()
+            if chunk.partition in paused:
+                kept.append(chunk)
+                continue
+            end = min(len(chunk.records), chunk.at + most - len(records))
+            try:
+                found = self._made(chunk.partition, chunk.records[chunk.at : end])
+            except BaseException:
+                self._chunks.extendleft([chunk, *reversed(kept)])
+                raise
+            records += found
+            chunk.at += len(found)
+            if chunk.at < len(chunk.records):
+                positions[chunk.partition] = found[-1].offset + 1
+                kept.append(chunk)
+                if chunk.at < end:
+                    break
+            else:
+                positions[chunk.partition] = chunk.next_offset
+        self._chunks.extendleft(reversed(kept))
+        return Taken(records, positions)
+
+    def _made(self, partition: TopicPartition, records: list[Record]) -> list[ConsumerRecord]:
+        topic, index = partition
+        key, value = self._key, self._value
+        if key is None and value is None:
+            return [ConsumerRecord(topic, index, r[4], r[3], r[1], r[0], r[2]) for r in records]
+        found = []
+        for r in records:
+            try:
+                found.append(
+                    ConsumerRecord(topic, index, r[4], r[3], _read(key, r[1]), _read(value, r[0]), r[2])
+                )
+            except Exception as error:  # whatever a program's own code raises
+                if found:
+                    break
+                raise InvalidRecordError(
+                    f"the record at offset {r[4]} of {partition} cannot be deserialized ({error!r}): "
+                    "seek behind it to go on"
+                ) from error
+        return found
+
+
+def _read(deserializer: Deserializer | None, data: bytes | None) -> Any:
+    return data if data is None or deserializer is None else deserializer(data)
