@@ -9,7 +9,23 @@ CONTROLLER = f"{C}/test_partitions.py {C}/test_elections.py {C}/test_topics.py {
 COMMON = f"{C}/test_cluster_settings.py"
 EFFECTS = "tests/unit/broker/replicas/test_config_effects.py"
 
+UNCLEAN = f"{C}/sessions/test_unclean.py"
+
 MUTANTS = [
+    Mutant(
+        "an unclean election takes the first replica that is there, however short its log",
+        "controller/sessions/unclean.py",
+        "            return (found.last_epoch, found.end_offset)",
+        "            return (-2, -2)",
+        UNCLEAN,
+    ),
+    Mutant(
+        "the end of a log counts though its broker has crashed since",
+        "controller/sessions/unclean.py",
+        "    return broker is not None and broker.epoch == told.broker_epoch",
+        "    return broker is not None",
+        UNCLEAN,
+    ),
     Mutant(
         "two truths of the minimum in sync: leaders believe their own settings",
         "broker/replicas/partitions.py",
@@ -147,17 +163,17 @@ MUTANTS = [
     ),
     Mutant(
         "a new controller takes every coordinator before for gone",
-        "controller/leases.py",
+        "controller/sessions/leases.py",
         "        self._floor = last_offset\n",
         "        self._floor = NO_OFFSET\n",
-        f"{C}/test_leases.py -k new_controller",
+        f"{C}/sessions/test_leases.py -k new_controller",
     ),
     Mutant(
         "who lost a coordinator's partition keeps its lease",
-        "controller/leases.py",
+        "controller/sessions/leases.py",
         "            self._lost[broker_id] = offset\n",
         "            pass\n",
-        f"{C}/test_leases.py -k nobody_else_must",
+        f"{C}/sessions/test_leases.py -k nobody_else_must",
     ),
     Mutant(
         "a broker asks to shut down with its lease in hand",
@@ -196,10 +212,10 @@ MUTANTS = [
     ),
     Mutant(
         "an unclean election is held where the topic forbids it",
-        "controller/elections.py",
-        "    if rules.unclean_allowed and election is Election.ONLINE:",
-        "    if election is Election.ONLINE:",
-        CONTROLLER,
+        "controller/sessions/unclean.py",
+        "            if allowed[topic.name] and candidates:",
+        "            if candidates:",
+        UNCLEAN,
     ),
     Mutant(
         "a new controller fences by what its predecessor heard",

@@ -36,8 +36,11 @@ MUTANTS = [
     Mutant(
         "a corrupt leader gives way to a replica that lacks records",
         "controller/replica_faults.py",
-        "._replace(unclean_allowed=False)",
-        "",
+        "    target = plan(partition, rules, image.is_active, departed=departed)",
+        (
+            "    election = plan.__globals__['Election'].UNCLEAN\n"
+            "    target = plan(partition, rules, image.is_active, departed=departed, election=election)"
+        ),
         "tests/unit/controller/test_replica_faults.py -k alone_in_sync",
     ),
     Mutant(

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from distributedlog.broker.cluster.lease_grant import LeaseGrant, lease_ms
-from distributedlog.controller.leases import Leases
 from distributedlog.controller.records import PartitionChanged
+from distributedlog.controller.sessions.leases import Leases
 from distributedlog.groups.config import GroupConfig
 from distributedlog.groups.consumer.topics import TopicIdPartitions
 from distributedlog.groups.records import ConsumerRecord, GroupRecord, decode_record, encode_record

@@ -40,6 +40,7 @@ from distributedlog.controller.features import (
 from distributedlog.controller.image import Endpoint, MetadataImage, SupportedLevels
 from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.controller.requests import RegisterBrokerRequest, Request, Response
+from distributedlog.controller.sessions.log_ends import ReplicaLogEnd
 from distributedlog.data_directory.identity import Identity
 from distributedlog.data_directory.raft_storage import LogRaftStorage
 from distributedlog.model.cluster_secret import ClusterSecrets
@@ -252,6 +253,11 @@ class ControlPlane:
         """Tells the controller what this broker can serve of a replica."""
         if self.lifecycle is not None:
             self.lifecycle.tell_fault(fault)
+
+    def tell_log_ends(self, ends: tuple[ReplicaLogEnd, ...]) -> None:
+        """Tells the controller where logs end of partitions that nobody leads."""
+        if self.lifecycle is not None:
+            self.lifecycle.tell_log_ends(ends)
 
     def join(self, endpoints: tuple[Endpoint, ...], *, was_clean: bool) -> None:
         """Registers the broker, once it can be reached at these addresses.  `was_clean`: recovery found the

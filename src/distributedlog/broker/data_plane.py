@@ -46,6 +46,7 @@ from distributedlog.broker.replicas.delayed import Purgatory
 from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
 from distributedlog.broker.replicas.healing import Healing, SegmentReader
 from distributedlog.broker.replicas.isr_changes import IsrChanges
+from distributedlog.broker.replicas.leaderless import LeaderlessReplicas
 from distributedlog.broker.replicas.partitions import PartitionSet
 from distributedlog.broker.replicas.replica_fetcher_manager import FetchLimits, ReplicaFetcherManager
 from distributedlog.broker.replicas.replication_metrics import ReplicationMetrics
@@ -146,6 +147,7 @@ class DataPlane:
             on_failure=failed,
         )
         self._healing, self._scrub = self._make_healing(disk)
+        self.leaderless = LeaderlessReplicas(self.partitions.signals, self._scheduler)
         metrics.add_source(self._families)
         metrics.add_source(self.partitions.maintenance.families)
         metrics.add_source(self.partitions.faults.families)

@@ -204,6 +204,7 @@ class Node:
         data.partitions.faults.on_fault(
             lambda fault: post(control_loop, partial(self._control.tell_fault, fault))
         )
+        data.leaderless.on_change(lambda ends: post(control_loop, partial(self._control.tell_log_ends, ends)))
         return data.client_address
 
     async def _start_ops(self) -> str | None:

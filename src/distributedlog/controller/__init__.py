@@ -11,6 +11,7 @@
     placement       which brokers get a new partition
     elections       who leads a partition, and who may
     configs         settings of topics, brokers and the cluster
+    sessions/       what is heard from brokers and not written down: leases, unclean elections
     brokers         registration, heartbeats, fencing, shutdown
     topics          create, delete, grow
     partitions      changes of the in-sync replicas, elections by hand

@@ -16,12 +16,12 @@ epoch it is registered in, it was an unclean stop: it leaves ISR and ELR.  If no
 had, it holds nothing at all.
 
 SOFT STATE, lost with the controller: when each broker sent its last heartbeat, how far it has replayed, at
-which offset its shutdown began, and what is known of leases (see `leases`).  A new controller gives every
-broker a full session timeout from its own beginning.  But only who sent this controller a heartbeat counts as
-alive when another incarnation comes: a broker that crashed together with the controller need not wait for its
-own ghost.  (One that comes with other disks does: it has no lock that proves its predecessor gone, and that
-one may hold a lease.)  A controller that was itself stopped for a while gives all a full session timeout
-again: their heartbeats may lie unread.
+which offset its shutdown began, and what else is heard from brokers (`sessions`).  A new controller gives
+every broker a full session timeout from its own beginning.  But only who sent this controller a heartbeat
+counts as alive when another incarnation comes: a broker that crashed together with the controller need not
+wait for its own ghost.  (One that comes with other disks does: it has no lock that proves its predecessor
+gone, and that one may hold a lease.)  A controller that was itself stopped for a while gives all a full
+session timeout again: their heartbeats may lie unread.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,6 @@ from distributedlog.controller.elections import (
 )
 from distributedlog.controller.features import METADATA_FEATURE, has_eligible_leaders
 from distributedlog.controller.image import Broker, MetadataImage
-from distributedlog.controller.leases import Leases
 from distributedlog.controller.records import (
     FENCE,
     UNFENCE,
@@ -53,6 +52,8 @@ from distributedlog.controller.records import (
 )
 from distributedlog.controller.replica_faults import settle_faults
 from distributedlog.controller.requests import HeartbeatReply, HeartbeatRequest, RegisterBrokerRequest
+from distributedlog.controller.sessions.leases import Leases
+from distributedlog.controller.sessions.unclean import UncleanElections
 from distributedlog.controller.snapshots import broker_record
 from distributedlog.model.errors import (
     BrokerNotRegisteredError,
@@ -145,11 +146,13 @@ class Sessions:
     def __init__(self) -> None:
         self._of: dict[int, Session] = {}
         self.leases = Leases()
+        self.unclean = UncleanElections()
 
     def restart(self, image: MetadataImage, now_ms: int, next_offset: int) -> None:
         """A new controller: everyone has a full session timeout from now."""
         self._of = {}
         self.leases.restart(next_offset - 1)
+        self.unclean.restart(image)
         for broker_id, broker in image.brokers.items():
             shutdown_offset = next_offset if broker.in_controlled_shutdown else None
             self._of[broker_id] = Session(now_ms, False, shutdown_offset=shutdown_offset)
@@ -330,6 +333,7 @@ def heartbeat(
     leases.note_applied(request.broker_id, request.metadata_offset if told is None else told)
     sessions.note_progress(request.broker_id, now_ms, request.metadata_offset, next_offset)
     session = sessions.touch(request.broker_id, now_ms, request.metadata_offset)
+    sessions.unclean.note_log_ends(image, request.broker_id, request.broker_epoch, request.log_ends)
     is_caught_up = request.metadata_offset >= broker.epoch
     records: list[Message] = [*_settle_faults(image, request, next_offset)]
     image = image.apply(records, next_offset)

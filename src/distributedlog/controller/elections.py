@@ -7,7 +7,7 @@ A leader is sought, in this order, among replicas that are active:
 | the ISR              | always; the present leader first                | nothing                           |
 | the ELR              | the ISR is empty                                | nothing: they hold all committed  |
 | the last leader      | ISR and ELR are empty: all restarted uncleanly  | what it had not on its disk       |
-| any replica          | only if the topic allows an unclean election    | whatever it lacks                 |
+| any replica          | only in an unclean election (`unclean`)         | whatever it lacks                 |
 
 Whoever is elected from outside the ISR becomes the ISR alone; from the last two rows it is RECOVERING, which
 makes brokers put open transactions in order, and the ELR is forgotten.
@@ -33,7 +33,7 @@ from collections.abc import Callable, Collection, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from distributedlog.controller.cluster_settings import allows_unclean_election, min_insync_replicas
+from distributedlog.controller.cluster_settings import min_insync_replicas
 from distributedlog.controller.features import has_eligible_leaders
 from distributedlog.controller.image import MetadataImage, Partition, Topic
 from distributedlog.controller.records import (
@@ -54,23 +54,19 @@ class Election(Enum):
     PREFERRED = "preferred"
     """The first replica, if it is in sync; else as ONLINE."""
     UNCLEAN = "unclean"
-    """Elects as ONLINE does, and any active replica rather than none."""
+    """Elects as ONLINE does, and any active replica rather than none.  Where topics allow it this is done by
+    `unclean`, which knows how far logs go; nowhere else but where somebody asks for it."""
 
 
 class Rules(NamedTuple):
     """What a topic and the cluster's level say."""
 
     min_isr: int
-    unclean_allowed: bool
     eligible_leaders: bool
 
 
 def rules_of(image: MetadataImage, topic: str) -> Rules:
-    return Rules(
-        min_insync_replicas(image, topic),
-        allows_unclean_election(image, topic),
-        has_eligible_leaders(image.level),
-    )
+    return Rules(min_insync_replicas(image, topic), has_eligible_leaders(image.level))
 
 
 class Departed(NamedTuple):
@@ -113,14 +109,13 @@ def plan(
     isr: Ids | None = None,
     departed: Departed = NOBODY,
     recovery_state: int | None = None,
+    order: Ids | None = None,
 ) -> Target:
     """Returns what becomes of the partition: its ISR (as it is, if not given) less who departed, then its
-    leader."""
+    leader.  An unclean election takes the first that may lead in `order`: the replicas', if none is given."""
     wanted = partition.isr if isr is None else isr
     target_isr = tuple(each for each in wanted if not departed.from_isr(each))
     elr = _eligible(partition, rules, target_isr, departed)
-    if rules.unclean_allowed and election is Election.ONLINE:
-        election = Election.UNCLEAN
     last_known = tuple(each for each in partition.last_known_elr if each not in departed.without_disk)
     recovery = partition.recovery_state if recovery_state is None else recovery_state
 
@@ -134,7 +129,10 @@ def plan(
             target_isr = (leader,)
             elr = _eligible(partition, rules, target_isr, departed)
         return Target(target_isr, elr, (), leader, recovery)
-    leader = _unclean_leader(partition, target_isr, elr, last_known, may, election)
+    is_last_known = not target_isr and not elr and len(last_known) == 1 and may(last_known[0])
+    leader = last_known[0] if is_last_known else NO_LEADER
+    if leader == NO_LEADER and election is Election.UNCLEAN:
+        leader = next((each for each in order or partition.replicas if may(each)), NO_LEADER)
     if leader != NO_LEADER:
         return Target((leader,), (), (), leader, RECOVERING)
     if not rules.eligible_leaders:
@@ -161,16 +159,6 @@ def _clean_leader(partition: Partition, eligible: Ids, may: MayLead, election: E
     if partition.leader in eligible and may(partition.leader):
         return partition.leader
     return next((each for each in partition.replicas if each in eligible and may(each)), NO_LEADER)
-
-
-def _unclean_leader(
-    partition: Partition, isr: Ids, elr: Ids, last_known: Ids, may: MayLead, election: Election
-) -> int:
-    if not isr and not elr and len(last_known) == 1 and may(last_known[0]):
-        return last_known[0]
-    if election is Election.UNCLEAN:
-        return next((each for each in partition.replicas if may(each)), NO_LEADER)
-    return NO_LEADER
 
 
 def _last_leader(partition: Partition, departed: Departed) -> Ids:

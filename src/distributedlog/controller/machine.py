@@ -97,6 +97,7 @@ class ControllerMachine:
     def replay(self, records: Sequence[Versioned], offset: int) -> None:
         messages = [message for message, _ in records]
         self._sessions.leases.note_changes(self.image, messages, offset)
+        self._sessions.unclean.note_changes(messages)
         self.image = self.image.apply(messages, offset, level_max=self.config.level_max)
 
     def activated(self, context: Context) -> Result[Versioned, None, None]:
@@ -132,7 +133,9 @@ class ControllerMachine:
 
     def next_deadline_ms(self) -> int | None:
         expiry = self._sessions.next_expiry(self.image)
-        return self._balance_ms if expiry is None else min(expiry[0], self._balance_ms)
+        unclean_ms = self._sessions.unclean.next_deadline_ms(self.image)
+        times = (self._balance_ms, None if expiry is None else expiry[0], unclean_ms)
+        return min(each for each in times if each is not None)
 
     def tick(self, context: Context) -> Result[Versioned, None, None]:
         expiry = self._sessions.next_expiry(self.image)
@@ -140,6 +143,9 @@ class ControllerMachine:
             self._sessions.excuse(self.image, expiry[0], context.now_ms)
             fenced = brokers.fence_expired(self.image, self._sessions, context.now_ms)
             return Result(None, self._at_level(fenced))
+        elected = self._sessions.unclean.elect(self.image, context.now_ms)
+        if elected:
+            return Result(None, self._at_level(elected))
         if self._balance_ms > context.now_ms:
             return Result(None)
         limit = self.config.elections_per_balance_max
@@ -181,7 +187,7 @@ class ControllerMachine:
             case AlterPartitionsRequest():
                 return partitions.alter_partitions(image, config, request)
             case ElectLeadersRequest():
-                return partitions.elect_leaders(image, config, request)
+                return partitions.elect_leaders(image, config, sessions.unclean, request)
             case AllocateProducerIdsRequest():
                 return producer_ids.allocate(image, request)
             case UpdateFeaturesRequest():

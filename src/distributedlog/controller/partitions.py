@@ -46,6 +46,7 @@ from distributedlog.controller.requests import (
     IsrOutcome,
     ItemOutcome,
 )
+from distributedlog.controller.sessions.unclean import UncleanElections
 from distributedlog.controller.topics import check_item_count
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import InvalidRequestError
@@ -158,7 +159,7 @@ _WHY_NOT_ELECTED: Final = {
 
 
 def elect_leaders(
-    image: MetadataImage, config: ControllerConfig, request: ElectLeadersRequest
+    image: MetadataImage, config: ControllerConfig, unclean: UncleanElections, request: ElectLeadersRequest
 ) -> tuple[list[Message], ElectLeadersReply]:
     if request.election not in list(ElectionType):
         raise InvalidRequestError(f"there is no election of type {request.election}")
@@ -168,7 +169,7 @@ def elect_leaders(
     records: list[Message] = []
     outcomes = []
     for name, placed in _wanted(image, request.partitions):
-        error, record = _elect(image, placed, election)
+        error, record = _elect(image, placed, election, unclean)
         if record is not None:
             records.append(record)
         # Of all partitions, those that need nothing are not worth a word.
@@ -197,7 +198,7 @@ def _placed(image: MetadataImage, name: TopicPartition) -> Placed | None:
 
 
 def _elect(
-    image: MetadataImage, placed: Placed | None, election: ElectionType
+    image: MetadataImage, placed: Placed | None, election: ElectionType, unclean: UncleanElections | None
 ) -> tuple[ErrorCode, PartitionChanged | None]:
     if placed is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
@@ -210,12 +211,14 @@ def _elect(
         is_settled = partition.leader != NO_LEADER
     if is_settled:
         return ErrorCode.ELECTION_NOT_NEEDED, None
-    target = plan(partition, rules_of(image, topic.name), image.is_active, election=kind)
+    rules = rules_of(image, topic.name)
+    order = None if unclean is None else unclean.order(image, (topic.topic_id, partition_id), partition)
+    target = plan(partition, rules, image.is_active, election=kind, order=order)
     directories = partition.directories
     if target.leader == NO_LEADER and kind is Election.UNCLEAN and directories:
         # There is nobody but who lost its log: whoever asks for this would rather begin empty than wait.
         found = partition._replace(directories=())
-        target = plan(found, rules_of(image, topic.name), image.is_active, election=kind)
+        target = plan(found, rules, image.is_active, election=kind, order=order)
         directories = mark_directory(partition, target.leader, is_lost=False)
     if target.leader == partition.leader:
         return unavailable, None
@@ -231,7 +234,7 @@ def balance_leaders(image: MetadataImage, elections_max: int) -> list[PartitionC
         partition = placed.partition
         if partition.leader == partition.replicas[0] or partition.replicas[0] not in partition.isr:
             continue
-        _, record = _elect(image, placed, ElectionType.PREFERRED)
+        _, record = _elect(image, placed, ElectionType.PREFERRED, None)
         if record is not None:
             records.append(record)
     return records

@@ -92,7 +92,7 @@ def settle_faults(
 def _release(image: MetadataImage, topic: Topic, partition_id: int, broker_id: int) -> list[PartitionChanged]:
     """Takes the replica out of the ISR and the ELR, in a new leader epoch, if another leads cleanly."""
     partition = topic.partitions[partition_id]
-    rules = rules_of(image, topic.name)._replace(unclean_allowed=False)
+    rules = rules_of(image, topic.name)
     departed = Departed(without_disk=(broker_id,))
     target = plan(partition, rules, image.is_active, departed=departed)
     if target.leader == NO_LEADER:

@@ -19,6 +19,7 @@ from distributedlog.controller.image import (
 )
 from distributedlog.controller.quotas import QuotaEdit
 from distributedlog.controller.replica_faults import ReplicaFault
+from distributedlog.controller.sessions.log_ends import ReplicaLogEnd
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
@@ -71,6 +72,8 @@ class HeartbeatRequest(NamedTuple):
     """What it can serve of its replicas, where that has changed; told until a controller has taken it."""
     applied_offset: int | None = None
     """How far it has applied the metadata log on its data loop; None from a broker that does not tell."""
+    log_ends: tuple[ReplicaLogEnd, ...] = ()
+    """Where its logs end of partitions that nobody leads, at most LOG_ENDS_PER_HEARTBEAT_MAX at once."""
 
 
 class HeartbeatReply(NamedTuple):

@@ -7,6 +7,7 @@ from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.image import ConfigResource, Endpoint, SupportedLevels
 from distributedlog.controller.quotas import QuotaEdit
 from distributedlog.controller.replica_faults import ReplicaFault
+from distributedlog.controller.sessions.log_ends import ReplicaLogEnd
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TopicPartition, Uuid
 
@@ -48,6 +49,7 @@ REQUESTS: dict[type, st.SearchStrategy[r.Request]] = {
         want_shutdown=flags,
         data_loop_lag_ms=i64,
         replica_faults=several(st.builds(ReplicaFault, uuids, i32, i32)),
+        log_ends=several(st.builds(ReplicaLogEnd, uuids, i32, i32, i32, i64)),
         applied_offset=st.none() | i64,
     ),
     r.UnregisterBrokerRequest: st.builds(r.UnregisterBrokerRequest, i32),

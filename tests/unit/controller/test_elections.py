@@ -11,6 +11,7 @@ from distributedlog.controller.requests import (
     IncrementalAlterConfigsRequest,
     UnregisterBrokerRequest,
 )
+from distributedlog.controller.sessions.unclean import WAIT_PARTS
 from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TopicPartition, Uuid
@@ -167,6 +168,7 @@ def test_an_unclean_election_is_held_only_where_the_topic_allows_it() -> None:
         for expiry in ((3,), (3, 2), (3, 2, 1)):
             stage.silence(*expiry)
         stage.heartbeat(3)
+        stage.pass_time(SESSION_MS // WAIT_PARTS)
         assert stage.partition("t").leader == leader
 
 
@@ -175,11 +177,12 @@ def test_an_unclean_leader_is_alone_and_recovers() -> None:
     for expiry in ((3,), (3, 2), (3, 2, 1)):
         stage.silence(*expiry)
     stage.heartbeat(3)
+    stage.pass_time(SESSION_MS // WAIT_PARTS)
     partition = stage.partition("t")
     assert (partition.isr, partition.elr, partition.recovery_state) == ((3,), (), RECOVERING)
 
 
-def test_allowing_unclean_elections_helps_the_leaderless_at_once() -> None:
+def test_allowing_unclean_elections_helps_the_leaderless() -> None:
     for resource in (
         ConfigResource(ResourceType.TOPIC, "t"),
         ConfigResource(ResourceType.BROKER, CLUSTER_DEFAULT),
@@ -190,6 +193,7 @@ def test_allowing_unclean_elections_helps_the_leaderless_at_once() -> None:
         stage.heartbeat(3)
         assert stage.partition("t").leader == NO_LEADER
         set_config(stage, resource, "unclean.leader.election.enable", "true")
+        stage.pass_time(SESSION_MS // WAIT_PARTS)
         assert stage.partition("t").leader == 3
 
 

@@ -7,6 +7,7 @@ from distributedlog.controller.requests import (
     IsrMember,
     IsrOutcome,
 )
+from distributedlog.controller.sessions.unclean import WAIT_PARTS
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import Uuid
 from tests.unit.controller.stage import SESSION_MS, Stage
@@ -150,8 +151,9 @@ def test_a_leader_that_was_elected_uncleanly_is_alone_until_it_has_recovered() -
     scene = Scene(unclean_leader_election_enable="true")
     for expiry in ((3,), (3, 2), (3, 2, 1)):
         scene.stage.silence(*expiry)
-    for returning in (3, 2):
-        scene.stage.heartbeat(returning)
+    scene.stage.heartbeat(3)
+    scene.stage.pass_time(SESSION_MS // WAIT_PARTS)
+    scene.stage.heartbeat(2)
     assert (scene.partition.leader, scene.partition.recovery_state) == (3, RECOVERING)
     both_recovering = scene.change(3, 2, recovery_state=RECOVERING)
     assert scene.refused(both_recovering, leader=3) is ErrorCode.INVALID_REQUEST

@@ -18,9 +18,10 @@ knows after a session timeout that the controller has fenced it: its session has
 think that it leads.
 
 Each answer grants the coordinators of this broker a lease, or none (decision 14).  A broker that asks to be
-fenced, or to shut down, gives its lease up before it asks: the controller moves what it leads at once.  Two
-things are told to a controller without waiting for the next heartbeat's turn: that this broker has applied a
-change that took a coordinator's partition from it, and that it waits for others to have done so.
+fenced, or to shut down, gives its lease up before it asks: the controller moves what it leads at once.
+Told to a controller without waiting for the next heartbeat's turn are: that this broker has applied a change
+that took a coordinator's partition from it, that it waits for others to have done so, and where logs end that
+nobody leads any more.
 
 What a crash does: the next process has another incarnation and registers anew.
 """
@@ -41,6 +42,7 @@ from distributedlog.controller.requests import (
     RegisterBrokerRequest,
     Response,
 )
+from distributedlog.controller.sessions.log_ends import LOG_ENDS_PER_HEARTBEAT_MAX, ReplicaLogEnd
 from distributedlog.model.errors import (
     BrokerNotRegisteredError,
     DuplicateRegistrationError,
@@ -161,6 +163,7 @@ class BrokerLifecycle:
         self._prepare = prepare
         self._faults_taken = faults_taken
         self._faults: dict[tuple[Uuid, int], ReplicaFault] = {}
+        self._log_ends: tuple[ReplicaLogEnd, ...] = ()
         self._is_prepared = False
         self._answered_ms = clock.monotonic_ms()
         self._granted = granted
@@ -233,6 +236,13 @@ class BrokerLifecycle:
         self._faults[fault[:2]] = fault
         if self._is_prepared and not self._stopped:
             self._heartbeat_in(0)
+
+    def tell_log_ends(self, ends: tuple[ReplicaLogEnd, ...]) -> None:
+        """Tells with every heartbeat, the first one at once, where logs end of partitions that nobody leads.
+        These take the place of all that were told before."""
+        self._log_ends = ends
+        if ends:
+            self._hurry()
 
     def take_session_timeout(self, session_timeout_ms: int, data_loop_lag_ms_max: int) -> None:
         """What the cluster's metadata says; heartbeats must come twice in it, whatever this node was told."""
@@ -307,6 +317,9 @@ class BrokerLifecycle:
         ):
             return
         told = tuple(islice(self._faults.values(), FAULTS_PER_HEARTBEAT_MAX))
+        log_ends = self._log_ends[:LOG_ENDS_PER_HEARTBEAT_MAX]
+        # Those that did not fit come first the next time.
+        self._log_ends = self._log_ends[LOG_ENDS_PER_HEARTBEAT_MAX:] + log_ends
         request = HeartbeatRequest(
             broker_id=self._registration.broker_id,
             broker_epoch=self.epoch,
@@ -317,6 +330,7 @@ class BrokerLifecycle:
             data_loop_lag_ms=self._lag_ms(),
             replica_faults=told,
             applied_offset=self._applied_offset,
+            log_ends=log_ends,
         )
         if request.want_fence or request.want_shutdown:
             self._grant(NO_LEASE)

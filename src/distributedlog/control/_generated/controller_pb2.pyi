@@ -126,7 +126,7 @@ class RegisterBrokerReply(_message.Message):
     def __init__(self, broker_epoch: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "metadata_offset", "want_fence", "want_shutdown", "data_loop_lag_ms", "applied_offset", "replica_faults")
+    __slots__ = ("broker_id", "broker_epoch", "metadata_offset", "want_fence", "want_shutdown", "data_loop_lag_ms", "applied_offset", "replica_faults", "log_ends")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +135,7 @@ class HeartbeatRequest(_message.Message):
     DATA_LOOP_LAG_MS_FIELD_NUMBER: _ClassVar[int]
     APPLIED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FAULTS_FIELD_NUMBER: _ClassVar[int]
+    LOG_ENDS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     metadata_offset: int
@@ -143,7 +144,22 @@ class HeartbeatRequest(_message.Message):
     data_loop_lag_ms: int
     applied_offset: int
     replica_faults: _containers.RepeatedCompositeFieldContainer[ReplicaFault]
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., want_fence: bool = ..., want_shutdown: bool = ..., data_loop_lag_ms: _Optional[int] = ..., applied_offset: _Optional[int] = ..., replica_faults: _Optional[_Iterable[_Union[ReplicaFault, _Mapping]]] = ...) -> None: ...
+    log_ends: _containers.RepeatedCompositeFieldContainer[ReplicaLogEnd]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., want_fence: bool = ..., want_shutdown: bool = ..., data_loop_lag_ms: _Optional[int] = ..., applied_offset: _Optional[int] = ..., replica_faults: _Optional[_Iterable[_Union[ReplicaFault, _Mapping]]] = ..., log_ends: _Optional[_Iterable[_Union[ReplicaLogEnd, _Mapping]]] = ...) -> None: ...
+
+class ReplicaLogEnd(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "leader_epoch", "last_epoch", "end_offset")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    leader_epoch: int
+    last_epoch: int
+    end_offset: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., last_epoch: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class ReplicaFault(_message.Message):
     __slots__ = ("topic_id", "partition_id", "fault")

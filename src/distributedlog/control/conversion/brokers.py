@@ -13,6 +13,7 @@ from distributedlog.controller.requests import (
     RegisterBrokerRequest,
     UnregisterBrokerRequest,
 )
+from distributedlog.controller.sessions.log_ends import ReplicaLogEnd
 
 
 def register_broker(request: RegisterBrokerRequest) -> pb.RegisterBrokerRequest:
@@ -73,6 +74,16 @@ def heartbeat(request: HeartbeatRequest) -> pb.HeartbeatRequest:
             for topic_id, partition_id, fault in request.replica_faults
         ],
         applied_offset=request.applied_offset,
+        log_ends=[
+            pb.ReplicaLogEnd(
+                topic_id=each.topic_id.bytes16,
+                partition_id=each.partition_id,
+                leader_epoch=each.leader_epoch,
+                last_epoch=each.last_epoch,
+                end_offset=each.end_offset,
+            )
+            for each in request.log_ends
+        ],
     )
 
 
@@ -86,11 +97,22 @@ def heartbeat_from(message: pb.HeartbeatRequest, budget: Budget) -> HeartbeatReq
         data_loop_lag_ms=message.data_loop_lag_ms,
         replica_faults=budget.each(message.replica_faults, _fault_from),
         applied_offset=message.applied_offset if message.HasField("applied_offset") else None,
+        log_ends=budget.each(message.log_ends, _log_end_from),
     )
 
 
 def _fault_from(message: pb.ReplicaFault) -> ReplicaFault:
     return ReplicaFault(uuid(message.topic_id), message.partition_id, message.fault)
+
+
+def _log_end_from(message: pb.ReplicaLogEnd) -> ReplicaLogEnd:
+    return ReplicaLogEnd(
+        uuid(message.topic_id),
+        message.partition_id,
+        message.leader_epoch,
+        message.last_epoch,
+        message.end_offset,
+    )
 
 
 def heartbeat_reply(reply: HeartbeatReply) -> pb.HeartbeatReply:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from distributedlog.controller.leases import Leases
 from distributedlog.controller.records import TopicRemoved
 from distributedlog.controller.requests import (
     AlterPartitionsReply,
@@ -15,6 +14,7 @@ from distributedlog.controller.requests import (
     IsrChange,
     IsrMember,
 )
+from distributedlog.controller.sessions.leases import Leases
 from distributedlog.model.ids import TopicPartition
 from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from tests.unit.controller.stage import Stage
