@@ -6,7 +6,16 @@ R = "tests/unit/replication"
 B = "tests/unit/broker"
 C = "tests/unit/control"
 
+NEAREST = f"{B}/handlers/test_nearest_replica.py"
+
 MUTANTS = [
+    Mutant(
+        "a consumer is sent to a follower that lacks what it asks for",
+        "replication/isr.py",
+        "follower is not None and follower.log_start_offset <= offset <= follower.log_end_offset",
+        "follower is not None",
+        NEAREST,
+    ),
     Mutant(
         "whoever proves nothing is accepted for the time of an upgrade, member or not",
         "control/unproven.py",

@@ -61,6 +61,7 @@ OURS: Final = (
     "insecure",
 )
 """Settings that `dlog dev` decides."""
+RACK: Final = "broker.rack"
 FORMAT_SECONDS_MAX: Final = 60
 DRAIN_MS: Final = 2_000
 """All stop together here, so those that stop last have nobody to hand over to, and wait for nothing."""
@@ -94,6 +95,11 @@ STOP_SLACK_SECONDS: Final = 15.0
 @click.option(
     "--auto-create/--no-auto-create", default=True, show_default=True, help="Create topics on first use."
 )
+@click.option(
+    "--racks",
+    metavar="A,B,…",
+    help="Racks in which the brokers stand, in turn; consumers name one by client.rack.",
+)
 @click.option("--no-gateway", is_flag=True, help="Start no gRPC gateway beside the brokers.")
 @set_option
 def dev(
@@ -103,6 +109,7 @@ def dev(
     ready_file: str | None,
     no_restart: bool,
     auto_create: bool,
+    racks: str | None,
     no_gateway: bool,
     settings: tuple[str, ...],
 ) -> int:
@@ -121,6 +128,8 @@ def dev(
             raise click.UsageError(f"--set {name}: dlog dev decides that itself; see dlog server start")
     overrides.setdefault("auto.create.topics.enable", "true" if auto_create else "false")
     overrides.setdefault("drain.timeout.ms", str(DRAIN_MS))
+    if racks is not None:
+        overrides[RACK] = racks
     # Whoever tries something out starts one consumer, and should not wait for others.
     overrides.setdefault("group.initial.rebalance.delay.ms", "0")
     with _handled(_leave), _directory(data_dir) as directory, PortReservations() as reservations:
@@ -282,6 +291,9 @@ def node_settings(
         "controller.quorum.voters": voters,
         "cluster.secret.file": os.path.join(directory, SECRET_FILE),
     }
+    if RACK in overrides:
+        racks = overrides[RACK].split(",")
+        ours[RACK] = racks[(node.id - 1) % len(racks)].strip()
     return overrides | ours
 
 

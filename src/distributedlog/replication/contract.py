@@ -59,6 +59,9 @@ class Corruption(NamedTuple):
     reason: str
 
 
+NO_REPLICA: Final = -1
+
+
 class PartitionRead(NamedTuple):
     region: FileRegion | None
     """None when there is nothing to read yet.  Close it when it is sent."""
@@ -69,6 +72,8 @@ class PartitionRead(NamedTuple):
     """The aborted transactions that a read_committed reader drops; None for others."""
     diverging: EpochEnd | None = None
     """The follower's log and ours diverge before the requested offset: it must truncate by this."""
+    preferred_read_replica: int = NO_REPLICA
+    """The broker that the reader should read from instead; nothing was read here."""
 
     @property
     def length(self) -> int:

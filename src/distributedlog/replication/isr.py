@@ -22,7 +22,7 @@ counts still, because it may not have.
 Soft state: a new leader knows no follower's end offset, so nothing is committed before the ISR has fetched.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 UNKNOWN_OFFSET = -1
@@ -168,6 +168,13 @@ class LeaderView:
         follower = self.followers.get(broker_id)
         if follower is not None:
             follower.note_idle_fetch(now_ms)
+
+    def find_in_sync_with(self, offset: int) -> Iterator[Follower]:
+        """Finds the followers in sync that have the record at `offset`, or will have it next."""
+        for broker_id in self.isr:
+            follower = self.followers.get(broker_id)
+            if follower is not None and follower.log_start_offset <= offset <= follower.log_end_offset:
+                yield follower
 
     def find_low_watermark(self, own_start_offset: int) -> int:
         """Returns the lowest log start of the ISR: below it no replica that may lead has anything."""

@@ -205,6 +205,11 @@ class Partition(FollowerReplica):
             region, log.high_watermark, log.last_stable_offset, log.start_offset, aborted, diverging
         )
 
+    def read_elsewhere(self, replica_id: int, current_leader_epoch: int = UNCHECKED) -> PartitionRead:
+        """Reads nothing: the reader is to ask that replica."""
+        self.check_leader(current_leader_epoch)
+        return self._make_read(None, None)._replace(preferred_read_replica=replica_id)
+
     def read_for_replica(
         self,
         follower_id: int,

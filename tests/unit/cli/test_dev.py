@@ -191,6 +191,14 @@ def test_a_cluster_id_is_one_that_kafka_could_have_made() -> None:
 # --- the nodes ---------------------------------------------------------------------------------
 
 
+def test_racks_are_given_to_the_nodes_in_turn(tmp_path: Path) -> None:
+    for racks, expected in (("a, b,c", ["a", "b"]), ("here", ["here", "here"])):
+        settings = [
+            node_settings(str(tmp_path), MANIFEST, node, {"broker.rack": racks}) for node in MANIFEST.nodes
+        ]
+        assert [each["broker.rack"] for each in settings] == expected
+
+
 def test_the_nodes_know_each_other_and_have_the_settings_that_were_given(tmp_path: Path) -> None:
     given = {"auto.create.topics.enable": "false", "num.partitions": "4"}
     nodes = [

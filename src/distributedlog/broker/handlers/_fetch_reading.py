@@ -8,7 +8,8 @@
 
     who reads                     how far                                  from whom
     a consumer                    high watermark, or last stable offset    the leader; from version 11 on
-                                                                           any replica
+                                                                           any replica, and the leader
+                                                                           names the nearest one
     a follower (replica id >= 0)  the log's end; it has all before         the leader
 
 A partition that cannot be read has an error and nothing else; the others are read all the same.
@@ -19,6 +20,7 @@ Every region belongs to a `Reading` until it goes into a response.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from distributedlog.broker.handlers._nearest_replica import find_nearest_replica
 from distributedlog.broker.net.outgoing import SENDFILE_MIN
 from distributedlog.broker.replicas.delayed import AwaitedData, count_seen
 from distributedlog.broker.replicas.fetch_sessions import FetchSpec, PartitionSummary
@@ -26,7 +28,7 @@ from distributedlog.broker.replicas.idle_partitions import IdlePartition, Partit
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import CorruptLogError, DlogError, UnsupportedCompressionError
 from distributedlog.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
-from distributedlog.replication.contract import PartitionRead
+from distributedlog.replication.contract import NO_REPLICA, PartitionRead
 from distributedlog.replication.partition import Partition
 from distributedlog.storage.files import FileRegion
 
@@ -47,9 +49,21 @@ STORAGE_ERROR_SINCE: Final = 6
 class Reader:
     """Who reads, and as what."""
 
-    __slots__ = ("broker_epoch", "broker_id", "isolation", "version")
+    __slots__ = ("broker_epoch", "broker_id", "isolation", "listener", "rack", "version")
 
-    def __init__(self, broker_id: int, broker_epoch: int, isolation: int, version: int) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        isolation: int,
+        version: int,
+        *,
+        rack: str = "",
+        listener: str = "",
+    ) -> None:
+        self.rack = rack
+        """Where a consumer says that it stands; empty if it does not."""
+        self.listener = listener
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.isolation = isolation
@@ -82,6 +96,10 @@ class Reader:
             )
         if self.version < ZSTD_SINCE and partition.log.config.compression_type == "zstd":
             raise UnsupportedCompressionError(f"zstd needs Fetch version {ZSTD_SINCE}")
+        if self.rack:
+            nearest = find_nearest_replica(services, partition, offset, self.rack, self.listener)
+            if nearest is not None:
+                return partition.read_elsewhere(nearest, current_leader_epoch)
         return partition.read(
             offset,
             max_bytes,
@@ -113,7 +131,7 @@ class Reading:
 
     def add(self, key: PartitionKey, partition: Partition, read: PartitionRead) -> None:
         """Takes the region over."""
-        region, high_watermark, last_stable_offset, log_start_offset, aborted, diverging = read
+        region, high_watermark, last_stable_offset, log_start_offset, aborted, diverging, elsewhere = read
         data = self._data[key] = PartitionData(
             partition_index=key[1],
             high_watermark=high_watermark,
@@ -130,6 +148,9 @@ class Reading:
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in aborted
             ]
+        if elsewhere != NO_REPLICA:
+            self.is_pressing = True
+            data.preferred_read_replica = elsewhere
         if diverging is not None:
             self.is_pressing = True
             data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
@@ -191,7 +212,7 @@ def _summarize(data: PartitionData, idle: IdlePartition | None) -> PartitionSumm
         data.high_watermark,
         data.log_start_offset,
         ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE,
-        data.diverging_epoch is not None,
+        data.diverging_epoch is not None or data.preferred_read_replica != NO_REPLICA,
         idle,
     )
 
@@ -208,7 +229,8 @@ def read_partitions(
                 partition = _find(services, key)
                 read = reader.read(partition, each, limit_bytes, not reading.read_bytes, services)
                 reading.add(key, partition, read)
-                is_at_end = read.region is None and read.diverging is None
+                is_elsewhere = read.diverging is not None or read.preferred_read_replica != NO_REPLICA
+                is_at_end = read.region is None and not is_elsewhere
                 if is_at_end and partition.is_idle_at(each.offset, reader.broker_id):
                     reading.note_idle(key, reader.awaits(partition))
             except DlogError as error:

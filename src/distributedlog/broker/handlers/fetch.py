@@ -13,7 +13,8 @@ Records go from file to socket: the response holds regions, and whoever drops a 
 Sessions (from version 7, `fetch_sessions`) decide which partitions are read, and which of them there is
 something to say of: those that were read to their end rest until a signal, and cost a fetch nothing.  Topics
 are named in versions up to 12, and have ids from 13 on.  From 16 on a partition that is led elsewhere says
-where.  18 has a follower's high watermark, which no consumer sends.  No reader is sent to a nearer replica.
+where.  18 has a follower's high watermark, which no consumer sends.  A consumer that says where it stands is
+sent to the nearest replica (from 11 on, `_nearest_replica`).
 
 A follower is a reader with a replica id: its fetch offsets say what it has stored, and so move the high
 watermark, and it reads what is not committed.  Who has not proved to be that broker is refused as a whole
@@ -165,7 +166,8 @@ def _make_reader(services: "Services", request: FetchRequest, context: RequestCo
     if version >= REPLICA_STATE_SINCE:
         replica_id = CONSUMER_ID if state is None else state.replica_id
     if replica_id < 0:
-        return Reader(CONSUMER_ID, -1, request.isolation_level, version)
+        rack, listener = request.rack_id, context.listener
+        return Reader(CONSUMER_ID, -1, request.isolation_level, version, rack=rack, listener=listener)
     epoch = authorize_replica(services, replica_id, context)
     if version < REPLICA_STATE_SINCE or state is None:
         raise UnsupportedVersionError(f"a follower fetches with version {REPLICA_STATE_SINCE} or later")

@@ -1,0 +1,108 @@
+"""Three brokers as `dlog dev` starts them: everything is replicated, and consumers read in their own rack."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from distributedlog.client.admin.admin import NewTopic
+from distributedlog.client.admin.blocking import BlockingAdmin
+from distributedlog.client.view import TopicView
+from tests.system.dev_cluster import DevCluster
+from tests.system.replication.stage import wait_until
+
+RACKS = {1: "a", 2: "b", 3: "c"}
+RECORDS = 50
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+    directory: Path = tmp_path_factory.mktemp("three")
+    arguments = ("--brokers", 3, "--port", 0, "--racks", "a,b,c", "--no-gateway")
+    with DevCluster(directory / "ready.json", *arguments) as cluster:
+        yield cluster
+
+
+def describe(admin: BlockingAdmin, name: str) -> TopicView:
+    (topic,) = [each for each in admin.list_topics(with_internal=True) if each.name == name]
+    return topic
+
+
+def bytes_out(broker: dict[str, str], topic: str) -> float:
+    with urllib.request.urlopen(f"http://{broker['ops']}/metrics", timeout=30) as answer:
+        found = re.search(
+            rf'^dlog_topic_bytes_out_total{{topic="{topic}"}} (\S+)$', answer.read().decode(), re.M
+        )
+    return 0.0 if found is None else float(found[1])
+
+
+def send(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    for number in range(RECORDS):
+        producer.produce(topic, str(number).encode(), partition=0)
+    assert producer.flush(60) == 0
+
+
+def read(bootstrap: str, topic: str, **settings: str) -> list[bytes | None]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"readers-of-{topic}", **settings})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        seen: list[bytes | None] = []
+        while len(seen) < RECORDS:
+            messages = consumer.consume(RECORDS, 60)
+            assert messages, f"{len(seen)} came"
+            for message in messages:
+                assert message.error() is None, message.error()
+                seen.append(message.value())
+        consumer.commit(asynchronous=False)
+        return seen
+    finally:
+        consumer.close()
+
+
+def health(bootstrap: str) -> dict[str, object]:
+    ran = subprocess.run(
+        [sys.executable, "-m", "distributedlog.cli.main", "cluster", "health", "-o", "json"],
+        env={**os.environ, "DLOG_BOOTSTRAP": bootstrap},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    found = json.loads(ran.stdout.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found | {"exit code": ran.returncode, "output": ran.stdout}
+
+
+def test_everything_is_replicated_without_being_asked_for(cluster: DevCluster) -> None:
+    bootstrap = cluster.ready()["bootstrap"]
+    send(bootstrap, "first-use")
+    assert read(bootstrap, "first-use", **{"auto.offset.reset": "earliest"})
+    with BlockingAdmin(bootstrap) as admin:
+        for name in ("first-use", "__consumer_offsets"):
+            assert {len(each.replicas) for each in describe(admin, name).partitions} == {3}
+        settings = {each.name: each.value for each in admin.topic_configs("first-use") or ()}
+    assert settings["min.insync.replicas"] == "2"
+    wait_until(lambda: health(bootstrap)["state"] == "well", "all is in sync")
+
+
+def test_a_consumer_reads_from_the_follower_in_its_rack(cluster: DevCluster) -> None:
+    facts = cluster.ready()
+    bootstrap, brokers = facts["bootstrap"], {each["id"]: each for each in facts["brokers"]}
+    with BlockingAdmin(bootstrap) as admin:
+        admin.create_topic(NewTopic("near", 1))
+        wait_until(lambda: len(describe(admin, "near").partitions[0].isr) == 3, "all are in sync")
+        leader = describe(admin, "near").partitions[0].leader_id
+    send(bootstrap, "near")
+    followers = [each for each in brokers if each != leader]
+    for follower in followers:
+        assert bytes_out(brokers[follower], "near") == 0
+        expected = [str(number).encode() for number in range(RECORDS)]
+        assert read(bootstrap, "near", **{"client.rack": RACKS[follower]}) == expected
+        assert bytes_out(brokers[follower], "near") > 0
