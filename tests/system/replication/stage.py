@@ -14,7 +14,13 @@ from confluent_kafka.cimpl import NewTopic
 from tests.system.dev_cluster import DevCluster
 
 PATIENCE_SECONDS = 90.0
-PRODUCER_SETTINGS = {"acks": "all", "linger.ms": 0, "message.timeout.ms": 60_000, "request.timeout.ms": 5_000}
+PRODUCER_SETTINGS = {
+    "acks": "all",
+    "linger.ms": 0,
+    "message.timeout.ms": 90_000,
+    "request.timeout.ms": 20_000,
+    "enable.idempotence": True,  # what takes long on a busy machine is sent again
+}
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
@@ -34,20 +40,26 @@ class Replicated:
         self.brokers = {broker["id"]: broker for broker in cluster.ready()["brokers"]}
         self.bootstrap = ",".join(broker["client"] for broker in self.brokers.values())
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self.asker = AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 5_000})
+        """Asks another broker soon if one is stopped."""
         self.topics = 0
 
-    def create(self, **configs: str) -> str:
+    def create(self, *replicas: int, **configs: str) -> str:
+        """Creates a topic, on all three brokers unless told on which."""
         self.topics += 1
         name = f"t{self.topics}"
-        topic = NewTopic(name, 1, 3, config={"min.insync.replicas": "2", **configs})
-        self.admin.create_topics([topic])[name].result(30)
-        wait_until(lambda: len(self.isr(name)) == 3, "all replicas are in sync")
+        config = {"min.insync.replicas": "2", **configs}
+        topic = NewTopic(name, 1, 3, config=config)
+        if replicas:
+            topic = NewTopic(name, 1, replica_assignment=[list(replicas)], config=config)
+        self.admin.create_topics([topic], request_timeout=PATIENCE_SECONDS)[name].result(PATIENCE_SECONDS)
+        wait_until(lambda: len(self.isr(name)) == (len(replicas) or 3), "all replicas are in sync")
         return name
 
     def partition(self, topic: str) -> tuple[int, list[int]]:
         """The leader and the ISR, as one of the brokers has them."""
         try:
-            metadata = self.admin.list_topics(topic, timeout=10)
+            metadata = self.asker.list_topics(topic, timeout=5)
         except KafkaException:
             return -1, []
         partitions = metadata.topics[topic].partitions
@@ -59,6 +71,12 @@ class Replicated:
 
     def isr(self, topic: str) -> list[int]:
         return self.partition(topic)[1]
+
+    def leads(self, broker_id: int, topic: str) -> bool:
+        return self.partition(topic)[0] == broker_id
+
+    def wait_for_isr(self, topic: str, isr: list[int]) -> None:
+        wait_until(lambda: self.isr(topic) == isr, f"the ISR is {isr}")
 
     def signal(self, broker_id: int, number: signal.Signals) -> None:
         os.kill(self.pid(broker_id), number)
@@ -115,11 +133,21 @@ class Replicated:
         """What a broker has written to its log."""
         return (self.directory / f"node-{broker_id}.log").read_text(encoding="utf-8")
 
-    def check_identical(self, topic: str) -> None:
+    def check_identical(self, topic: str, replicas: int = 3) -> None:
         wait_until(
-            lambda: len(logs := self.logs(topic)) == 3 and len(set(logs)) == 1, "replicas are the same"
+            lambda: len(logs := self.logs(topic)) == replicas and len(set(logs)) == 1, "replicas are the same"
         )
 
 
 def numbered(first: int, count: int) -> list[bytes]:
     return [b"%06d" % number for number in range(first, first + count)]
+
+
+def flip_bit(path: Path) -> None:
+    """Flips a bit in the middle of a file, as a disk does: nobody is told."""
+    middle = path.stat().st_size // 2
+    with path.open("r+b") as file:
+        file.seek(middle)
+        byte = file.read(1)[0]
+        file.seek(middle)
+        file.write(bytes([byte ^ 8]))

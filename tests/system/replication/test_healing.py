@@ -3,14 +3,14 @@
 import re
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.system.dev_cluster import DevCluster
-from tests.system.replication.stage import Replicated, wait_until
+from tests.system.replication.stage import Replicated, flip_bit, wait_until
 
 SCRUB = ("log.scrub.interval.ms=500", "log.scrub.io.max.bytes.per.second=1000000000")
+FIRST_SEGMENT = "00000000000000000000.log"
 SEGMENT_BYTES = 1024 * 1024
 VALUE_BYTES = 16 * 1024
 VALUES = 150
@@ -34,17 +34,6 @@ def fill(replicated: Replicated) -> tuple[str, list[bytes]]:
     return topic, values
 
 
-def flip(replicated: Replicated, topic: str, broker_id: int) -> Path:
-    """Flips a bit in the first segment of a broker's replica; returns the file."""
-    path = replicated.replica(broker_id, topic) / "00000000000000000000.log"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 8
-    with path.open("r+b") as file:
-        file.seek(len(content) // 2)
-        file.write(content[len(content) // 2 : len(content) // 2 + 1])
-    return path
-
-
 def metric(replicated: Replicated, broker_id: int, name: str) -> float:
     ops = replicated.brokers[broker_id]["ops"]
     with urllib.request.urlopen(f"http://{ops}/metrics", timeout=30) as response:
@@ -59,7 +48,7 @@ def wait_until_healed(replicated: Replicated, topic: str, broker_id: int, healed
     )
     replicated.check_identical(topic)
     kept = list((replicated.replica(broker_id, topic) / "quarantine").glob("*.log"))
-    assert [each.name for each in kept] == ["00000000000000000000.log"]
+    assert [each.name for each in kept] == [FIRST_SEGMENT]
 
 
 def test_a_replica_with_a_flipped_bit_heals(replicated: Replicated) -> None:
@@ -67,7 +56,7 @@ def test_a_replica_with_a_flipped_bit_heals(replicated: Replicated) -> None:
     leader = replicated.leader(topic)
     follower = next(each for each in replicated.brokers if each != leader)
     healed = metric(replicated, follower, "dlog_replicas_healed")
-    flip(replicated, topic, follower)
+    flip_bit(replicated.replica(follower, topic) / FIRST_SEGMENT)
     wait_until_healed(replicated, topic, follower, healed)
     assert replicated.leader(topic) == leader
     assert replicated.produce(topic, [b"after"]) == [None]
@@ -78,7 +67,7 @@ def test_a_leader_with_a_flipped_bit_hands_over_and_heals(replicated: Replicated
     topic, values = fill(replicated)
     leader = replicated.leader(topic)
     healed = metric(replicated, leader, "dlog_replicas_healed")
-    flip(replicated, topic, leader)
+    flip_bit(replicated.replica(leader, topic) / FIRST_SEGMENT)
     wait_until(lambda: replicated.partition(topic)[0] not in (leader, -1), "another one leads")
     assert replicated.produce(topic, [b"meanwhile"]) == [None]
     wait_until_healed(replicated, topic, leader, healed)
