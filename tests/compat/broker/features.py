@@ -66,7 +66,20 @@ ADMIN = (
     "update features",
     "list config resources",
 )
-FEATURES = (*(f"produce {codec}" for codec in CODECS), *IN_CORPUS, *PRODUCE, *CONSUME, *ADMIN)
+TRANSACTIONS = (
+    "transactions",
+    "offsets in a transaction",
+    "a second producer takes over",
+    "read committed",
+)
+FEATURES = (
+    *(f"produce {codec}" for codec in CODECS),
+    *IN_CORPUS,
+    *PRODUCE,
+    *CONSUME,
+    *TRANSACTIONS,
+    *ADMIN,
+)
 
 _KCAT_ADMIN = "has no such command"
 _NO_CALL = "has no such call"
@@ -99,6 +112,7 @@ ABSENT: Mapping[tuple[str, str], str] = {
     **{(client, feature): _NO_CALL for client in ("aiokafka", "KafkaJS") for feature in _ADMIN_OF_FEW},
     **{("confluent-kafka", feature): _NO_CALL for feature in _ADMIN_OF_FEW[1:]},
     ("aiokafka", "offsets by admin"): _NO_CALL,
+    **{("kcat", feature): _KCAT_ADMIN for feature in TRANSACTIONS[:-1]},
 }
 
 

@@ -143,6 +143,29 @@ const operations = {
       return { offsets: request.records.map((_, index) => base + index) }
     }),
 
+  transact: request =>
+    withProducer({ idempotent: true, maxInFlightRequests: 1, transactionalId: request.id }, async producer => {
+      for (const each of request.transactions) {
+        const transaction = await producer.transaction()
+        const messages = each.values.map(value => ({ partition: request.partition, value: toBytes(value) }))
+        if (messages.length) await transaction.send({ topic: request.topic, messages })
+        if (request.group !== null) {
+          const partitions = [{ partition: request.partition, offset: String(each.offset) }]
+          await transaction.sendOffsets({
+            consumerGroupId: request.group,
+            topics: [{ topic: request.topic, partitions }],
+          })
+        }
+        await (each.commit ? transaction.commit() : transaction.abort())
+      }
+      return {}
+    }),
+
+  committed: request =>
+    withCluster(request.topic, async cluster => ({
+      records: await fetchFrom(cluster, request, 0, request.count),
+    })),
+
   consume: request =>
     withCluster(request.topic, async cluster => ({
       records: await fetchFrom(cluster, request, request.from, request.count),

@@ -54,6 +54,31 @@ class Aiokafka:
             answers = await asyncio.wait_for(asyncio.gather(*sends), TIMEOUT_SECONDS)
         return {"offsets": [None if acks == "0" else answer.offset for answer in answers]}
 
+    async def transact(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        async with AIOKafkaProducer(**self._servers, transactional_id=request["id"]) as producer:
+            for each in request["transactions"]:
+                await producer.begin_transaction()
+                for value in each["values"]:
+                    await producer.send_and_wait(place.topic, to_bytes(value), partition=place.partition)
+                if request["group"] is not None:
+                    await producer.send_offsets_to_transaction({place: each["offset"]}, request["group"])
+                if each["commit"]:
+                    await producer.commit_transaction()
+                else:
+                    await producer.abort_transaction()
+        return {}
+
+    async def committed(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        consumer = AIOKafkaConsumer(
+            **self._servers, enable_auto_commit=False, isolation_level="read_committed"
+        )
+        async with consumer:
+            consumer.assign([place])
+            consumer.seek(place, 0)
+            return {"records": [await self._next(consumer) for _ in range(request["count"])]}
+
     def _consumer(self) -> AIOKafkaConsumer:
         return AIOKafkaConsumer(**self._servers, enable_auto_commit=False)
 
@@ -214,7 +239,7 @@ def main() -> None:
         client.produce, client.consume, client.seek, client.times, client.bounds, client.create,
         client.delete, client.list, client.describe, client.grow, client.set_config, client.config,
         client.brokers, client.trial, client.trim, client.unset_config, client.broker_config,
-        client.set_broker_config,
+        client.set_broker_config, client.transact, client.committed,
     )  # fmt: skip
     serve({operation.__name__: telling(operation) for operation in offered})
 

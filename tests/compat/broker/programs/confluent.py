@@ -74,6 +74,33 @@ class Confluent:
             raise RefusedError(None, f"{left} records were not delivered")
         return {"offsets": offsets}
 
+    def transact(self, request: Request) -> Answer:
+        producer = Producer({**self._servers, "transactional.id": request["id"]})
+        producer.init_transactions(TIMEOUT_SECONDS)
+        for each in request["transactions"]:
+            producer.begin_transaction()
+            for value in each["values"]:
+                producer.produce(request["topic"], to_bytes(value), partition=request["partition"])
+            if request["group"] is not None:
+                consumer = Consumer({**self._servers, "group.id": request["group"]})
+                place = TopicPartition(request["topic"], request["partition"], each["offset"])
+                group = consumer.consumer_group_metadata()
+                producer.send_offsets_to_transaction([place], group, TIMEOUT_SECONDS)
+                consumer.close()
+            if each["commit"]:
+                producer.commit_transaction(TIMEOUT_SECONDS)
+            else:
+                producer.abort_transaction(TIMEOUT_SECONDS)
+        return {}
+
+    def committed(self, request: Request) -> Answer:
+        settings = {"group.id": "none", "enable.auto.commit": False, "isolation.level": "read_committed"}
+        consumer = Consumer({**self._servers, **settings})
+        consumer.assign([TopicPartition(request["topic"], request["partition"], 0)])
+        records = [self._next(consumer) for _ in range(request["count"])]
+        consumer.close()
+        return {"records": records}
+
     def _consumer(self) -> Consumer:
         return Consumer({**self._servers, "group.id": "none", "enable.auto.commit": False})
 
@@ -231,7 +258,7 @@ def main() -> None:
         client.produce, client.consume, client.seek, client.times, client.bounds, client.create,
         client.delete, client.list, client.describe, client.grow, client.set_config, client.config,
         client.brokers, client.trial, client.trim, client.unset_config, client.broker_config,
-        client.set_broker_config, client.offsets, client.elect,
+        client.set_broker_config, client.offsets, client.elect, client.transact, client.committed,
     )  # fmt: skip
     serve({operation.__name__: telling(operation) for operation in offered})
 

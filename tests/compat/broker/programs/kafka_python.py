@@ -9,6 +9,7 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
 
 from tests.compat.broker.programs.lines import (
     TIMEOUT_SECONDS,
@@ -55,6 +56,40 @@ class KafkaPython:
         finally:
             producer.close()
         return {"offsets": [None if acks == "0" else offset for offset in offsets]}
+
+    def transact(self, request: Request) -> Answer:
+        producer = KafkaProducer(**self._servers, transactional_id=request["id"])
+        place = TopicPartition(request["topic"], request["partition"])
+        try:
+            producer.init_transactions()
+            for each in request["transactions"]:
+                producer.begin_transaction()
+                for value in each["values"]:
+                    producer.send(place.topic, to_bytes(value), partition=place.partition)
+                if request["group"] is not None:
+                    offsets = {place: OffsetAndMetadata(each["offset"], "", -1)}
+                    producer.send_offsets_to_transaction(offsets, request["group"])
+                if each["commit"]:
+                    producer.commit_transaction()
+                else:
+                    producer.abort_transaction()
+        finally:
+            producer.close()
+        return {}
+
+    def committed(self, request: Request) -> Answer:
+        place = TopicPartition(request["topic"], request["partition"])
+        consumer = KafkaConsumer(
+            **self._servers,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            consumer_timeout_ms=int(TIMEOUT_SECONDS * 1000),
+        )
+        consumer.assign([place])
+        consumer.seek(place, 0)
+        records = [self._next(consumer) for _ in range(request["count"])]
+        consumer.close()
+        return {"records": records}
 
     def _consumer(self) -> KafkaConsumer:
         return KafkaConsumer(
@@ -295,6 +330,7 @@ def main() -> None:
         client.brokers, client.trial, client.trim, client.unset_config, client.broker_config,
         client.set_broker_config, client.offsets, client.elect, client.log_dirs, client.producers,
         client.quorum, client.features, client.raise_feature, client.resources, client.topic_partitions,
+        client.transact, client.committed,
     )  # fmt: skip
     serve({operation.__name__: telling(operation) for operation in offered})
 

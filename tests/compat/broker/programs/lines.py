@@ -26,6 +26,10 @@ with its "offset" too where it was read.  The operations, of which a program off
     quorum    -> leader, voters                  features   -> levels, by name
     raise_feature  name, level                   resources  -> topics
     topic_partitions  topic -> partitions (a count)
+    transact  id, topic, partition, transactions, group      one producer; each of them has "values", and
+                                                             "commit", else it is aborted; with a group also
+                                                             "offset", which is sent for that topic
+    committed topic, partition, count -> records             read committed, from the start
 
 A program ends when its stdin does.
 """
