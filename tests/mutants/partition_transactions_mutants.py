@@ -3,6 +3,7 @@
 from tests.mutants.harness import Mutant
 
 R = "tests/unit/replication"
+H = "tests/unit/broker/handlers"
 
 MUTANTS = [
     Mutant(
@@ -39,5 +40,61 @@ MUTANTS = [
         "        if len(headers) > 1 or headers[0].producer_id >= 0:\n",
         "        if len(headers) == 1 and headers[0].producer_id >= 0:\n",
         f"{R}/test_partition_transactions.py",
+    ),
+    Mutant(
+        "a produce appends before the coordinator has answered",
+        "broker/handlers/produce.py",
+        "            if is_new and not partition.has_open_transaction(*producer):\n",
+        "            if is_new and producer.producer_id < 0:\n",
+        f"{H}/test_produce_transactions.py",
+    ),
+    Mutant(
+        "a partition that the coordinator did not confirm is taken for confirmed",
+        "broker/handlers/_verification.py",
+        "            if code is ErrorCode.NONE:\n",
+        "            if code >= ErrorCode.NONE:\n",
+        f"{H}/test_produce_transactions.py",
+    ),
+    Mutant(
+        "an offset that a transaction may commit is shown as stable",
+        "groups/offset_manager.py",
+        "        unstable = frozenset(each for each in named if turn.is_unstable(group_id, each))\n",
+        "        unstable = frozenset()\n",
+        "tests/unit/groups/test_offsets_in_transactions.py",
+    ),
+    Mutant(
+        "offsets of an open transaction are committed at once",
+        "groups/offset_manager.py",
+        "        turn.transaction = request.producer\n",
+        "",
+        "tests/unit/groups/test_offsets_in_transactions.py",
+    ),
+    Mutant(
+        "a member of another generation commits in a transaction",
+        "groups/offset_manager.py",
+        "            group.check_member(request.member_id, request.instance_id, request.generation)\n",
+        "            pass\n",
+        "tests/unit/groups/test_offsets_in_transactions.py",
+    ),
+    Mutant(
+        "offsets expire though a transaction of their group is open",
+        "groups/offset_manager.py",
+        "            if group_id not in in_transactions and not self._expire_group(group_id, turn):\n",
+        "            if not self._expire_group(group_id, turn):\n",
+        "tests/unit/groups/test_offsets_in_transactions.py",
+    ),
+    Mutant(
+        "anybody writes markers",
+        "broker/handlers/write_txn_markers.py",
+        "    elif not is_loopback(context.client_host):\n",
+        "    elif not context.client_host:\n",
+        f"{H}/test_write_txn_markers.py",
+    ),
+    Mutant(
+        "the markers of offsets go past the coordinator of their groups",
+        "broker/handlers/write_txn_markers.py",
+        "        elif topic == OFFSETS_TOPIC:\n",
+        "        elif not topic:\n",
+        f"{H}/test_txn_offset_commit.py",
     ),
 ]

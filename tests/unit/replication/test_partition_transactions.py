@@ -139,3 +139,22 @@ def test_a_new_leader_keeps_the_last_stable_offset_at_a_transaction_it_took_as_a
     stage.executor.run_all()
     assert (partition.high_watermark, partition.last_stable_offset) == (3, 1)
     assert append(partition, transactional(1)) == 3, "it is open here too"
+
+
+def test_truncating_a_marker_opens_its_transaction_again() -> None:
+    stage = Stage()
+    partition = stage.lead()
+    appended(partition)
+    partition.append_marker(EndMarker(ControlType.COMMIT, 0), 7, 0, NOW_MS)
+    stage.executor.run_all()
+    assert partition.last_stable_offset == 2
+    follower = stage.follow(1)
+    follower.log.truncate_to(1, NOW_MS)
+    follower.log.high_watermark = 1
+    assert follower.last_stable_offset == 0
+    leader = stage.lead(2)
+    assert leader.has_open_transaction(7, 0)
+    assert not leader.is_marker_written(7, 0, 0, has_bumped_epoch=False)
+    leader.append_marker(EndMarker(ControlType.ABORT, 0), 7, 0, NOW_MS)
+    stage.executor.run_all()
+    assert leader.last_stable_offset == 2
