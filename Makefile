@@ -60,8 +60,8 @@ test: $(READY) clients java ## everything a change must pass, on both forms of t
 simulate: $(READY) ## seeded simulations; KIND=raft|control|groups|brokers SEED= RUNS= SECONDS=
 	$(BIN)/python -m tests.simulation --kind $(or $(KIND),raft) --seed $(or $(SEED),1) --runs $(or $(RUNS),20) --seconds $(or $(SECONDS),30)
 
-compat: $(READY) clients ## unmodified clients against our broker and our bytes: the matrix
-	$(PYTEST) tests/compat
+compat: $(READY) clients ## unmodified clients against our broker and our bytes: the matrix; BROKERS=3 kills some meanwhile
+	DLOG_COMPAT_BROKERS=$(or $(BROKERS),1) $(PYTEST) tests/compat
 
 compat-jvm: $(READY)  ## Kafka's own tools and Java client against our broker, and Kafka beside it, by Maven
 	$(BIN)/python -m tests.jvm

@@ -1,24 +1,58 @@
-"""One broker and one process of each client for all tests that a worker runs."""
+"""One broker, or a cluster of several, and one process of each client for all tests that a worker runs.
 
+With DLOG_COMPAT_BROKERS=3 (`make compat BROKERS=3`) the same tests run against three brokers and topics of
+three replicas, and brokers are killed meanwhile (`disturbing`).
+"""
+
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.compat.broker.clients import Clients
+from tests.compat.broker.disturbing import Disturber
 from tests.compat.broker.install import is_kafkajs_installed, missing_commands
 from tests.compat.broker.matrix import Noted
 from tests.system.dev_cluster import DevCluster
 
+BROKERS = int(os.environ.get("DLOG_COMPAT_BROKERS", "1"))
+
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """A broker as a user has it who changed nothing; what its ready file says of it."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+    """Brokers as a user has them who changed nothing."""
     directory = tmp_path_factory.mktemp("broker")
-    with DevCluster(directory / "ready.json", "--port", "0", "--data-dir", directory / "data") as cluster:
-        (facts,) = cluster.ready()["brokers"]
-        yield facts
+    arguments = ("--brokers", BROKERS, "--port", "0", "--data-dir", directory / "data")
+    with DevCluster(directory / "ready.json", *arguments) as cluster:
+        yield cluster
         assert cluster.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def broker(cluster: DevCluster) -> dict[str, Any]:
+    """What the ready file says of the first broker, which lives as long as the tests."""
+    facts = cluster.ready()["brokers"][0]
+    assert isinstance(facts, dict)
+    return facts
+
+
+@pytest.fixture(scope="session")
+def node_ids(cluster: DevCluster) -> list[int]:
+    return [each["id"] for each in cluster.ready()["brokers"]]
+
+
+@pytest.fixture(scope="session")
+def disturber(cluster: DevCluster) -> Disturber:
+    return Disturber(cluster)
+
+
+@pytest.fixture(autouse=True)
+def disturbed(request: pytest.FixtureRequest) -> None:
+    """Some tests of a cluster begin when a broker has just been killed."""
+    if BROKERS > 1 and "clients" in request.fixturenames:
+        disturber: Disturber = request.getfixturevalue("disturber")
+        disturber.before(request.node.nodeid)
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,8 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
   decompress: async buffer => Buffer.from(zstd.decompress(buffer)),
 })
 
-const kafka = new Kafka({ brokers: BROKERS, logLevel: logLevel.NOTHING, retry: { retries: 3 } })
+// Its default is 5; with 10 it outlasts the session of a broker that was killed.
+const kafka = new Kafka({ brokers: BROKERS, logLevel: logLevel.NOTHING, retry: { retries: 10 } })
 
 const toBytes = text => (text === null ? null : Buffer.from(text, 'base64'))
 const toText = bytes => (bytes === null || bytes === undefined ? null : Buffer.from(bytes).toString('base64'))

@@ -38,7 +38,6 @@ class KafkaPython:
             max_request_size=request["bytes_max"],
             batch_size=request["bytes_max"],
             linger_ms=20,
-            retries=0 if not request["idempotent"] else 10,
         )
         sends = [
             producer.send(
