@@ -283,6 +283,7 @@ class LogRaftStorage:
         self._unsynced = tuple(entries)
 
     def sync(self) -> None:
+        self._log.write_epochs()  # once a term: the recovery point may follow at once
         self._log.sync()
         self._unsynced = ()
         self._synced_index = self._log.end_offset

@@ -7,11 +7,13 @@ log, because each batch carries its epoch.
 Invariant: epochs and start offsets both rise strictly from entry to entry.  An entry that would break it
 makes those it contradicts go: it describes what is appended now, and they what was cut away before.
 
-A crash may leave a checkpoint that is older or newer than the log.  Whoever opens the log therefore calls
-`truncate_from_start` and `truncate_from_end` with its bounds and assigns the epochs found in the batches
-that were recovered: all three change nothing where the checkpoint was right.
+The file is not written for every change: what was assigned since is in the batches, and the recovery point
+must not pass `changed_from` before the file is durable (`log_files`).  So a crash may leave a file that is
+older or newer than the log.  Whoever opens the log therefore calls `note` for each batch that was recovered,
+and `truncate_from_start` and `truncate_from_end` with its bounds: all three change nothing where the file was
+right.
 
-Pure: `changed` tells the owner that there is something to write, and the owner sets it back.
+Pure: `changed` tells the owner that there is something to write; the owner calls `mark_written`.
 """
 
 from bisect import bisect_right
@@ -20,6 +22,8 @@ from typing import NamedTuple
 
 NO_EPOCH = -1
 NO_OFFSET = -1
+NOWHERE = 2**63 - 1
+"""The offset from which on a file is old that is not."""
 
 
 class EpochEntry(NamedTuple):
@@ -40,14 +44,21 @@ UNKNOWN_END = EpochEnd(NO_EPOCH, NO_OFFSET)
 class EpochHistory:
     """The entries, as two lists side by side for the binary searches."""
 
-    __slots__ = ("_epochs", "_starts", "changed")
+    __slots__ = ("_epochs", "_starts", "changed", "changed_from")
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self.mark_written()
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
+        self.mark_written()
+
+    def mark_written(self) -> None:
+        """Notes that somebody has what there is, to write it."""
         self.changed = False
+        self.changed_from = NOWHERE
+        """The lowest offset from which on an epoch was assigned since."""
 
     @property
     def entries(self) -> list[EpochEntry]:
@@ -71,6 +82,15 @@ class EpochHistory:
         epochs.append(epoch)
         starts.append(start_offset)
         self.changed = True
+        self.changed_from = min(self.changed_from, start_offset)
+
+    def note(self, epoch: int, offset: int) -> None:
+        """Takes in that a batch of `epoch` stands at `offset`.  Called for batches in their order; what a
+        file said otherwise of this offset, and behind it, was of batches that are gone."""
+        if self.epoch_for_offset(offset) != epoch:
+            self.truncate_from_end(offset)
+            if epoch > self.latest_epoch:
+                self.assign(epoch, offset)
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEnd:
         """The largest epoch not above `requested_epoch`, and the offset after its last one.

@@ -310,6 +310,7 @@ class PartitionLog(ReadableLog):
         self.snapshots.remove_above(end_offset)
         self.producers = self.restore_producers_at(end_offset)
         self.producers.advance_high_watermark(self.high_watermark)
+        self.write_epochs()
         self.sync()
 
     def advance_start_offset(self, offset: int, now_ms: int) -> list[Segment]:

@@ -22,7 +22,7 @@ from distributedlog.storage.producer_history import SnapshotFiles
 from distributedlog.storage.producers import ProducerStates
 from distributedlog.storage.scan import LIMITS
 from distributedlog.storage.segment import DELETED_SUFFIX, Segment, SegmentList
-from distributedlog.storage.sync import Names, SmallFile, SyncJob
+from distributedlog.storage.sync import EpochWrite, Names, SmallFile, SyncJob
 
 QUARANTINE = "quarantine"
 """The directory of a log in which damaged bytes are kept aside."""
@@ -65,6 +65,8 @@ class LogFiles:
         """Called when the start, the end or the settings have changed, but for appends."""
         self._truncated_ends: list[int] = []
         self.names = Names()
+        self._epoch_writes: dict[int, int] = {}
+        """The offset from which on the epoch file is old, while a writing is under way, by its version."""
         self._epoch_file = SmallFile(files, f"{directory}/{LEADER_EPOCH_FILE}")
         self._unsynced_names = False
         self._unsynced_indexes: list[ManagedFile] = []
@@ -101,9 +103,7 @@ class LogFiles:
         pinned += [managed for managed in self._unsynced_indexes if self.files.exists(managed.path)]
         also = self._undone_syncs + (self._running_syncs if also_running else [])
         pinned += [managed for job in also for managed in job.pinned]
-        if any(job.writes_small_file for job in also):
-            self.epochs.changed = True
-        if not pinned and not self._unsynced_names and not self.epochs.changed:
+        if not pinned and not self._unsynced_names:
             if not self._running_syncs:
                 self.flushed_end_offset = self.end_offset
             return None
@@ -112,7 +112,6 @@ class LogFiles:
             self.names,
             pinned,
             self.directory if self._unsynced_names or also_running else None,
-            self._epochs_to_write(),
             self.end_offset,
             self.truncations,
         )
@@ -127,12 +126,6 @@ class LogFiles:
         self._unsynced_since_ms = None
         self._running_syncs.append(job)
         return job
-
-    def _epochs_to_write(self) -> tuple[SmallFile, int, bytes] | None:
-        if not self.epochs.changed:
-            return None
-        self.epochs.changed = False
-        return self._epoch_file, self._epoch_file.next_version(), encode_epochs(self.epochs.entries)
 
     def end_sync(self, job: SyncJob, *, succeeded: bool) -> None:
         """Ends a sync: if it succeeded all up to its end is durable, unless the log was truncated
@@ -157,6 +150,46 @@ class LogFiles:
             succeeded = True
         finally:
             self.end_sync(job, succeeded=succeeded)
+
+    # --- the epoch history ---------------------------------------------------------------------
+
+    @property
+    def recovery_point(self) -> int:
+        """The end of what is synced and of whose batches the epoch file knows the epochs."""
+        return min(self.flushed_end_offset, self.epochs.changed_from, *self._epoch_writes.values())
+
+    def begin_epoch_write(self) -> EpochWrite | None:
+        """Gathers what the epoch file lacks; None if nothing.  Whoever runs it must `end_epoch_write` it."""
+        if not self.epochs.changed:
+            return None
+        write = EpochWrite(self.names, self._epoch_file, encode_epochs(self.epochs.entries))
+        self._epoch_writes[write.version] = self.epochs.changed_from
+        self.epochs.mark_written()
+        return write
+
+    def end_epoch_write(self, write: EpochWrite, *, succeeded: bool) -> None:
+        if succeeded:  # and all that earlier ones were to write is in this one
+            ended = [version for version in self._epoch_writes if version <= write.version]
+            for version in ended:
+                del self._epoch_writes[version]
+        elif write.version in self._epoch_writes:
+            self.epochs.changed = True
+            self.epochs.changed_from = min(self.epochs.changed_from, self._epoch_writes.pop(write.version))
+
+    def write_epochs(self) -> None:
+        """Blocks until the epoch file is as the history is, also if that is being written elsewhere."""
+        self.epochs.changed |= bool(self._epoch_writes)
+        write = self.begin_epoch_write()
+        if write is None:
+            return
+        succeeded = False
+        try:
+            write.run()
+            succeeded = True
+        finally:
+            self.end_epoch_write(write, succeeded=succeeded)
+
+    # --- syncs that are due --------------------------------------------------------------------
 
     def is_sync_due(self, now_ms: int) -> bool:
         """Returns whether `flush.messages` or `flush.ms` demand a sync."""
@@ -233,9 +266,12 @@ class LogFiles:
     # --- leaving -------------------------------------------------------------------------------
 
     def checkpoint(self) -> int:
-        """Writes the active segment's indexes out; the offset from which a recovery would have to scan."""
+        """Writes the active segment's indexes out; the offset from which a recovery would have to scan.
+
+        `write_epochs` before it: the recovery point does not pass what the epoch file lacks.
+        """
         self.check_open()
-        recovery_point = self.flushed_end_offset
+        recovery_point = self.recovery_point
         self._active.write_out_indexes()
         return recovery_point
 
@@ -251,6 +287,7 @@ class LogFiles:
             if self.end_offset not in self.snapshots.offsets:
                 self._unsynced_indexes.append(self.snapshots.write(self.end_offset, self.producers))
             self._unsynced_names = True
+            self.write_epochs()
             self.sync()
         self.abandon()
 

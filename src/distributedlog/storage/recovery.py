@@ -363,7 +363,7 @@ class _Opening:
             for batch in self._sound(segment, position):
                 self._check_offsets(segment, batch)
                 segment.note(batch.header, batch.position)
-                self._note_epoch(batch.header.leader_epoch, batch.header.base_offset)
+                self.epochs.note(batch.header.leader_epoch, batch.header.base_offset)
                 aborted = apply_batch(self.producers, batch)
                 if aborted is not None:
                     segment.txn_index.append(aborted)
@@ -540,10 +540,6 @@ class _Opening:
             self._epochs_known = False
             return EpochHistory()
 
-    def _note_epoch(self, epoch: int, offset: int) -> None:
-        if epoch > self.epochs.latest_epoch:
-            self.epochs.assign(epoch, offset)
-
     def _settle_epochs(self) -> None:
         self.epochs.truncate_from_end(self.end_offset)
         self.epochs.truncate_from_start(self.start_offset)
@@ -552,14 +548,14 @@ class _Opening:
                 self.epochs = EpochHistory()
                 for batch in self._walk(self.start_offset, self.end_offset):
                     epoch, offset = batch.header.leader_epoch, batch.header.base_offset
-                    self._note_epoch(epoch, max(offset, self.start_offset))
+                    self.epochs.note(epoch, max(offset, self.start_offset))
         except CorruptLogError as error:  # the log can be read on both sides of the damage
             self.report.notes.append(f"the epoch history cannot be compared with the log: {error}")
-        if self.epochs.changed:  # durable data implies its epoch; without room the next sync writes it
+        if self.epochs.changed:  # without room the recovery point stays, and a checkpoint writes it
             with contextlib.suppress(DiskFullError):
                 data = encode_epochs(self.epochs.entries)
                 self.files.write_atomically(f"{self.directory}/{LEADER_EPOCH_FILE}", data)
-                self.epochs.changed = False
+                self.epochs.mark_written()
 
     def _epochs_agree(self) -> bool:
         """Returns whether the batches on both sides of each epoch's start say the same.  The file has no

@@ -410,6 +410,8 @@ class LogStore:
         """Writes down how far each log is synced, committed, trimmed and compacted."""
         self._check_open()
         logs = self.logs.items()
+        for log in self.logs.values():
+            log.write_epochs()
         self._write_offsets(RECOVERY_POINT_FILE, {key: log.checkpoint() for key, log in logs})
         self._write_offsets(HIGH_WATERMARK_FILE, {key: log.high_watermark for key, log in logs})
         self._write_offsets(CLEANER_FILE, self.first_dirty_offsets)

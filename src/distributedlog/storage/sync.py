@@ -93,7 +93,6 @@ class SyncJob:
         names: Names,
         pinned: list[ManagedFile],
         directory: str | None,
-        small_file: tuple[SmallFile, int, bytes] | None,
         end_offset: int,
         truncations: int,
     ) -> None:
@@ -102,23 +101,15 @@ class SyncJob:
         self.pinned = pinned
         self._handles: list[File] = [managed.pin() for managed in pinned]
         self._directory = directory
-        self._small_file = small_file
         self.end_offset = end_offset
         self.truncations = truncations
-
-    @property
-    def writes_small_file(self) -> bool:
-        return self._small_file is not None
 
     @property
     def syncs_names(self) -> bool:
         return self._directory is not None
 
     def run(self) -> None:
-        """Blocks until all is on the disk.  The epoch history goes first: durable data implies its epoch."""
-        if self._small_file is not None:
-            file, version, data = self._small_file
-            self._names.use(lambda: file.write(version, data))
+        """Blocks until all is on the disk."""
         self._files.sync_all(self._handles)
         if self._directory is not None:
             self._names.use(partial(self._files.sync_directory, self._directory))
@@ -126,6 +117,20 @@ class SyncJob:
     def release(self) -> None:
         for managed in self.pinned:
             managed.unpin()
+
+
+class EpochWrite:
+    """One writing of a log's epoch history; `run` touches nothing of the log."""
+
+    def __init__(self, names: Names, file: SmallFile, data: bytes) -> None:
+        self._names = names
+        self._file = file
+        self._data = data
+        self.version = file.next_version()
+
+    def run(self) -> None:
+        """Blocks until it is on the disk, or a newer one is."""
+        self._names.use(lambda: self._file.write(self.version, self._data))
 
 
 class SyncRounds:

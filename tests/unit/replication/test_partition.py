@@ -490,13 +490,16 @@ def test_a_sync_without_room_is_tried_again_by_maintenance() -> None:
     stage = Stage()
     partition = stage.lead(4)
     produce(partition, 1)
-    stage.disk.inject("write", "*leader-epoch*", errno.ENOSPC)
     stage.executor.run_all()
-    assert partition.high_watermark == 0
+    partition.log.roll(NOW_MS)
+    produce(partition, 2)
+    stage.disk.inject("dirsync", "*t-0", errno.ENOSPC)
+    stage.executor.run_all()
+    assert partition.high_watermark == 1
     assert partition.failure is None
     partition.sync_if_due(NOW_MS)
     stage.executor.run_all()
-    assert partition.high_watermark == 1
+    assert partition.high_watermark == 2
 
 
 def test_a_failed_sync_fails_the_partition_and_acknowledges_nothing() -> None:

@@ -175,3 +175,17 @@ def test_a_history_is_what_a_plain_list_would_be(steps: list[tuple[str, int, int
         covering = [epoch for epoch, start in entries if start <= number]
         assert epochs.epoch_for_offset(number) == (covering[-1] if covering else None)
     assert EpochHistory(epochs.entries).entries == epochs.entries
+
+
+def test_a_batch_takes_back_what_a_file_said_otherwise_of_its_offset_and_behind_it() -> None:
+    epochs = EpochHistory([EpochEntry(1, 0), EpochEntry(4, 10), EpochEntry(6, 20)])
+    epochs.note(1, 0)
+    epochs.note(4, 12)
+    assert not epochs.changed, "compaction may have removed the first batches of an epoch"
+    epochs.note(4, 20)
+    assert epochs.entries == [(1, 0), (4, 10)]
+    epochs.note(5, 25)
+    assert epochs.entries == [(1, 0), (4, 10), (5, 25)]
+    assert epochs.changed_from == 25
+    epochs.mark_written()
+    assert not epochs.changed

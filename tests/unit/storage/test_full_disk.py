@@ -72,18 +72,19 @@ def test_an_append_that_found_no_room_leaves_neither_an_epoch_nor_a_producer() -
     assert not log.segments.active.txn_index.entries()
 
 
-def test_a_sync_without_room_for_the_epochs_is_done_again_by_the_next_one() -> None:
+def test_a_checkpoint_without_room_for_the_epochs_is_made_up_for_and_a_sync_needs_none() -> None:
     disk = SimDisk(1)
     log, _ = open_on(disk)
     append_numbers(log, range(3))
-    log.sync()
+    log.write_epochs()
     append(log, value_of(3), leader_epoch=1)
     disk.inject("write", "*leader-epoch*", errno.ENOSPC)
     with pytest.raises(DiskFullError):
-        log.sync()
-    assert log.flushed_end_offset == 3
+        log.write_epochs()
     log.sync()
-    assert log.flushed_end_offset == 4
+    assert (log.flushed_end_offset, log.recovery_point) == (4, 3)
+    log.write_epochs()
+    assert log.recovery_point == 4
     disk.crash("drop")
     again, _ = open_on(disk)
     assert numbers_in(again) == [0, 1, 2, 3]

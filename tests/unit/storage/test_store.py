@@ -105,24 +105,27 @@ def test_a_sync_that_runs_while_its_log_is_deleted_touches_nothing() -> None:
     append_numbers(log, range(3))
     job = log.begin_sync()
     assert job is not None
-    assert job.writes_small_file
+    write = log.begin_epoch_write()
+    assert write is not None
     store.delete_log("t")
     job.run()
+    write.run()
     log.end_sync(job, succeeded=True)
+    log.end_epoch_write(write, succeeded=True)
     assert store.files.failure is None, "the directory is still in use"
     assert store.files.open_count == 0
 
 
-def test_a_late_sync_of_a_deleted_log_writes_nothing_into_the_next_of_its_name() -> None:
+def test_a_late_writing_of_a_deleted_log_writes_nothing_into_the_next_of_its_name() -> None:
     store = open_store(SimDisk(1))
     log = store.create_log("t")
     append(log, b"old", leader_epoch=7)
-    job = log.begin_sync()
+    job = log.begin_epoch_write()
     assert job is not None
     store.delete_log("t")
     fresh = store.create_log("t")
     append(fresh, b"new", leader_epoch=8)
-    commit_all(fresh)
+    fresh.write_epochs()
     job.run()
     written = store.files.read_small(f"{fresh.directory}/{LEADER_EPOCH_FILE}")
     assert written == encode_epochs(fresh.epochs.entries)

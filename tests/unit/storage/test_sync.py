@@ -149,20 +149,22 @@ def test_a_failed_sync_is_told_to_all_and_never_tried_again() -> None:
     assert disk.operations == operations
 
 
-def test_no_room_for_the_epochs_is_told_and_the_next_request_syncs_all() -> None:
+def test_no_room_for_a_name_is_told_and_the_next_request_syncs_all() -> None:
     disk, log, executor, _, waiters = a_group()
     append(log, value_of(0), leader_epoch=4)
-    waiters.wait_for(1)
-    disk.inject("write", "*leader-epoch*", errno.ENOSPC)
+    log.roll(NOW_MS)
+    append(log, value_of(1), leader_epoch=4)
+    waiters.wait_for(2)
+    disk.inject("dirsync", "*t-0", errno.ENOSPC)
     executor.run_one()
-    assert isinstance(waiters.told.pop(1), DiskFullError)
+    assert isinstance(waiters.told.pop(2), DiskFullError)
     assert log.flushed_end_offset == 0
-    waiters.wait_for(1)
+    waiters.wait_for(2)
     executor.run_all()
-    assert waiters.told == {1: None}
+    assert waiters.told == {2: None}
     disk.crash("drop")
     again, _ = open_on(disk)
-    assert values_in(again) == [value_of(0)]
+    assert values_in(again) == [value_of(0), value_of(1)]
     assert again.epochs.latest_epoch == 4
 
 
@@ -221,16 +223,16 @@ def test_a_blocking_sync_covers_what_a_running_one_has_not_done_yet() -> None:
     assert [tuple(entry) for entry in again.epochs.entries] == [(2, 0)]
 
 
-def test_a_late_sync_does_not_bring_an_old_epoch_history_back() -> None:
+def test_a_late_writing_does_not_bring_an_old_epoch_history_back() -> None:
     disk = SimDisk(1)
     log, _ = open_on(disk)
     append(log, value_of(0), leader_epoch=2)
-    late = log.begin_sync()
+    late = log.begin_epoch_write()
     assert late is not None
     append(log, value_of(1), leader_epoch=3)
-    log.sync()
+    log.write_epochs()
     late.run()
-    log.end_sync(late, succeeded=True)
+    log.end_epoch_write(late, succeeded=True)
     assert disk.files()["/data/t-0/leader-epoch-checkpoint"] == b"0\n2\n2 0\n3 1\n"
 
 

@@ -198,6 +198,28 @@ class LogMaintenance:
         self._high_watermarks.write(high_watermarks, self._written(HIGH_WATERMARK_FILE))
 
     def _checkpoint_offsets(self) -> None:
+        """Writes the epoch histories that have changed, in one piece of work, and then the rest: a recovery
+        point means that they are there up to it."""
+        writes = [
+            (log, write)
+            for log in self._store.logs.values()
+            if not log.is_closed and (write := log.begin_epoch_write()) is not None
+        ]
+
+        def written(outcome: Outcome[list[Outcome[None]]]) -> None:
+            for (log, write), each in zip(writes, outcome.value(), strict=True):
+                log.end_epoch_write(write, succeeded=each.error is None)
+                if each.error is not None and self._is_running:
+                    self._log_failure("write the epoch histories", each.error)
+            if not self._is_ended:
+                self._checkpoint_recovery_points()
+
+        if writes:
+            self._executor.run_blocking(lambda: [Outcome.of(write.run) for _, write in writes], written)
+        else:
+            self._checkpoint_recovery_points()
+
+    def _checkpoint_recovery_points(self) -> None:
         """The indexes go first: a recovery point means that they are there up to it."""
         points: dict[TopicPartition, int] = {}
 
@@ -216,9 +238,7 @@ class LogMaintenance:
     def _write_offsets(self, points: dict[TopicPartition, int]) -> None:
         logs = self._store.logs
         # Meanwhile a log may have been truncated, or deleted and made again.
-        settled = {
-            key: min(point, logs[key].flushed_end_offset) for key, point in points.items() if key in logs
-        }
+        settled = {key: min(point, logs[key].recovery_point) for key, point in points.items() if key in logs}
         settled = self._store.add_absent(RECOVERY_POINT_FILE, settled)
         self._recovery_points.write(settled, self._written(RECOVERY_POINT_FILE))
         self._cleaner_offsets.write(self._store.first_dirty_offsets, self._written(CLEANER_FILE))
@@ -254,7 +274,9 @@ class LogMaintenance:
         absent = self._store.add_absent
         marks = {key: log.high_watermark for key, log in logs}
         self._high_watermarks.write_now(absent(HIGH_WATERMARK_FILE, marks))
-        points = {key: log.flushed_end_offset for key, log in logs}
+        for _, log in logs:
+            log.write_epochs()
+        points = {key: log.recovery_point for key, log in logs}
         self._recovery_points.write_now(absent(RECOVERY_POINT_FILE, points))
         self._cleaner_offsets.write_now(self._store.first_dirty_offsets)
         self._starts.write_now(self._moved_starts())

@@ -71,6 +71,7 @@ def commit_compaction(log: PartitionLog, result: CompactionResult, now_ms: int) 
         discard_compaction(log, result)
         return False
     try:
+        log.write_epochs()  # else a crash might leave neither an epoch nor a batch that tells of it
         _make_swaps(log, result, groups)
     except StorageError:
         discard_compaction(log, result)

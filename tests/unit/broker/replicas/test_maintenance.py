@@ -222,12 +222,28 @@ def test_a_sync_that_found_no_room_is_made_up_for() -> None:
     stage = Stage()
     stage.metadata.create("orders", 1)
     stage.apply()
-    stage.sim.inject("write", "*leader-epoch*", errno.ENOSPC)
     produce(stage["orders"], 1)
+    stage["orders"].log.roll(NOW_MS)
+    stage.sim.inject("dirsync", f"{ROOT}/orders-0", errno.ENOSPC)
     stage.settle()
     assert stage["orders"].high_watermark == 0
     stage.pass_time(1_000)
     assert stage["orders"].high_watermark == 1
+
+
+def test_recovery_points_wait_for_the_epochs_that_could_not_be_written() -> None:
+    stage = Stage()
+    stage.metadata.create("orders", 1)
+    stage.apply()
+    produce(stage["orders"], 1)
+    stage.settle()
+    assert stage["orders"].high_watermark == 1, "a sync needs no epoch file"
+    full = stage.sim.inject("write", "*leader-epoch*", errno.ENOSPC)
+    stage.pass_time(60_000)
+    assert full.hits == 1
+    assert offsets_in(stage, RECOVERY_POINT_FILE) == {ORDERS: 0}
+    stage.pass_time(60_000)
+    assert offsets_in(stage, RECOVERY_POINT_FILE) == {ORDERS: 1}
 
 
 def test_made_up_producers_are_forgotten_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,7 @@ class KeyedLog:
         self.disk.now_ms = START_MS
         self.now_ms = START_MS
         self.is_replicated = True
+        self.leader_epoch = 0
         self.first_dirty_offset = 0
         self.start_offset = 0
         self.sequences: dict[int, int] = {}
@@ -111,7 +112,9 @@ class KeyedLog:
         return self.end(producer_id, ControlType.ABORT, epoch=epoch)
 
     def _append(self, batch: bytearray, origin: Origin = Origin.CLIENT) -> int:
-        written = self.log.append_as_leader(batch, leader_epoch=0, now_ms=self.now_ms, origin=origin)
+        written = self.log.append_as_leader(
+            batch, leader_epoch=self.leader_epoch, now_ms=self.now_ms, origin=origin
+        )
         self.settle()
         return written.base_offset
 
