@@ -93,6 +93,8 @@ class PartitionSignals:
     """The high watermark rose, and with it perhaps the last stable offset."""
     start_advanced: list[Listener] = field(default_factory=list)
     """The log start of a leader rose, or that of one of its followers."""
+    start_followed: list[Listener] = field(default_factory=list)
+    """The log start of a follower rose: it is to be checkpointed, and the leader is told then."""
     end_stored: list[Listener] = field(default_factory=list)
     """A follower has stored all that it has: it may be fetched on from its end."""
     out_of_sync_follower_fetched: list[Listener] = field(default_factory=list)

@@ -35,6 +35,7 @@ class FollowerReplica(Replica):
         if data:
             result = self._append_or_free_space(data, leader_epoch, now_ms)
             self._finish_append(len(data), now_ms, is_awaited=True)
+            self._store_start()
         self.follow_high_watermark(leader_high_watermark)
         return result
 
@@ -61,7 +62,7 @@ class FollowerReplica(Replica):
             self.leader_epoch,
             log.end_offset,
             NO_EPOCH if last_epoch is None else last_epoch,
-            log.start_offset,
+            self.stored_start_offset,
             log.high_watermark,
         )
 
@@ -70,6 +71,23 @@ class FollowerReplica(Replica):
         start = min(leader_log_start, self.log.high_watermark)
         if start > self.log.start_offset:
             self.log.advance_start_offset(start, now_ms)
+            self._store_start()
+
+    @property
+    def stored_start_offset(self) -> int:
+        """The log start that a crash cannot take back: checkpointed, or the first segment's own.  No other is
+        told the leader, which answers for deleted records by it."""
+        return max(self.log.segments.first.base_offset, min(self._stored_start, self.log.start_offset))
+
+    def _store_start(self) -> None:
+        if self.stored_start_offset < self.log.start_offset:
+            self._notify(self._signals.start_followed)
+
+    def note_start_stored(self, offset: int) -> None:
+        """Notes that this log start is checkpointed."""
+        before, self._stored_start = self.stored_start_offset, offset
+        if self._view is None and self._is_usable and self.stored_start_offset > before:
+            self._notify(self._signals.end_stored)
 
     def truncate_to(self, offset: int, *, leader_epoch: int, now_ms: int) -> None:
         """Removes what is behind the end of the leader's log: it was elected uncleanly."""

@@ -55,6 +55,7 @@ class Replica:
         "_is_sync_awaited",
         "_min_insync_replicas",
         "_signals",
+        "_stored_start",
         "_sync",
         "_uncommitted",
         "_view",
@@ -109,6 +110,7 @@ class Replica:
         is much to read."""
         self.committed_bytes = 0
         self._signals = signals
+        self._stored_start = log.start_offset
         self._free_space = free_space
         self._min_insync_replicas = min_insync_replicas
         self._view: LeaderView | None = None

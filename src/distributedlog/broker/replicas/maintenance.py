@@ -109,6 +109,9 @@ class LogMaintenance:
         if settings.compaction_enabled:
             self._tasks.append((settings.compaction_interval_ms, self._compact_due))
         self._done_ms = [0] * len(self._tasks)
+        partitions.signals.start_followed.append(
+            lambda _partition: self.checkpoint_starts(self._written(LOG_START_FILE))
+        )
 
     def _file(self, *names: str) -> OffsetCheckpoint:
         paths = tuple(f"{self._store.directory}/{name}" for name in names)
@@ -253,7 +256,21 @@ class LogMaintenance:
 
     def checkpoint_starts(self, written: Written | None = None) -> None:
         """Checkpoints the log start offsets; `written` is called when they are durable."""
-        self._starts.write(self._moved_starts(), written)
+        moved = self._moved_starts()
+
+        def done(error: BaseException | None) -> None:
+            if error is None:
+                self._note_starts(moved)
+            if written is not None:
+                written(error)
+
+        self._starts.write(moved, done)
+
+    def _note_starts(self, stored: dict[TopicPartition, int]) -> None:
+        for key, offset in stored.items():
+            partition = self._partitions.get(key.topic, key.partition)
+            if partition is not None:
+                partition.note_start_stored(offset)
 
     def _moved_starts(self) -> dict[TopicPartition, int]:
         """Returns the log start offsets that the first segment's name does not say."""

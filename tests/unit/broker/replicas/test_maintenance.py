@@ -78,6 +78,31 @@ def test_a_deleted_start_is_noted_and_told_when_durable() -> None:
     assert stage["orders"].log_start_offset == 3
 
 
+def test_a_leader_is_told_of_a_followers_start_when_a_crash_cannot_take_it_back() -> None:
+    stage = Stage()
+    stage.metadata.create("orders", 1, replicas=(ME, OTHER), epoch=1)
+    stage.apply()
+    for number in range(4):
+        produce(stage["orders"], number)
+    stage.settle()
+    stage.apply(stage.metadata.change(1, leader=OTHER))
+    orders = stage["orders"]
+    orders.follow_high_watermark(4)
+    told: list[int] = []
+    stage.partitions.signals.end_stored.append(lambda partition: told.append(partition.log_start_offset))
+    orders.follow_log_start(3, NOW_MS)
+    position = orders.fetch_position
+    assert position is not None
+    assert (orders.log_start_offset, position.log_start_offset) == (3, 0)
+    assert told == []
+    stage.settle()
+    position = orders.fetch_position
+    assert position is not None
+    assert position.log_start_offset == 3
+    assert told == [3]
+    assert offsets_in(stage, LOG_START_FILE) == {ORDERS: 3}
+
+
 def test_a_truncation_takes_back_what_was_noted_before_it_cuts() -> None:
     stage = Stage()
     stage.metadata.create("orders", 1, replicas=(ME, OTHER), epoch=1)
