@@ -200,6 +200,7 @@ class DataPlane:
             return block
 
         holder = SecretHolder(cluster_id, settings.node_id, self._secrets, self._draw)
+        self.partitions.is_registered = partial(self._is_registered, broker_epoch)
         self._start_replication(view, controller, broker_epoch, holder)
         self._producer_ids = ProducerIds(fetch_block)
         lease = self._lease = CoordinatorLease(
@@ -436,6 +437,14 @@ class DataPlane:
         self.partitions.start()
         self._scrub.start()
         view.on_change(self._image_changed)
+
+    def _is_registered(self, broker_epoch: Callable[[], int], image: MetadataImage) -> bool:
+        broker = image.brokers.get(self._settings.node_id)
+        return broker is not None and broker.epoch == broker_epoch()
+
+    def take_broker_epoch(self) -> None:
+        """The broker epoch is another: what another process leads under our id is not ours."""
+        self.partitions.take_roles_again()
 
     def _image_changed(self, old: MetadataImage, image: MetadataImage) -> None:
         self.partitions.apply_image(image)

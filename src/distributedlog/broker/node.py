@@ -249,7 +249,9 @@ class Node:
 
     def _lifecycle_changed(self, state: LifecycleState, epoch: int) -> None:
         logger.info("the broker is %s", state.value)
-        self._state, self._epoch = state, epoch
+        is_another, self._state, self._epoch = epoch != self._epoch, state, epoch
+        if is_another and self._data is not None:
+            self._data.take_broker_epoch()
         self._serve_if_unfenced()
 
     def _serve_if_unfenced(self) -> None:

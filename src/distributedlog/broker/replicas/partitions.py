@@ -99,6 +99,8 @@ class PartitionSet:
         self.image = MetadataImage()
         """The image that was applied last; the work for it may still be in slices."""
         self._has_image = False
+        self.is_registered: Callable[[MetadataImage], bool] = lambda image: True
+        """Whether the image's registration of this broker is this process's: else it leads nothing."""
         self.faults = ReplicaFaults()
         self.unavailable: dict[TopicPartition, StorageError] = {}
         """Partitions whose log cannot be opened, and why."""
@@ -349,7 +351,7 @@ class PartitionSet:
         return state if state is not None and self._settings.node_id in state.replicas else None
 
     def _take_role(self, partition: Partition, state: PartitionState) -> None:
-        if state.leader == self._settings.node_id:
+        if self._is_to_lead(state):
             partition.become_leader(
                 state.leader_epoch,
                 partition_epoch=state.partition_epoch,
@@ -361,10 +363,20 @@ class PartitionSet:
             partition.become_follower(
                 state.leader_epoch,
                 partition_epoch=state.partition_epoch,
-                leader_id=state.leader,
+                leader_id=NO_LEADER if state.leader == self._settings.node_id else state.leader,
                 replicas=state.replicas,
                 isr=state.isr,
             )
+
+    def _is_to_lead(self, state: PartitionState) -> bool:
+        return state.leader == self._settings.node_id and self.is_registered(self.image)
+
+    def take_roles_again(self) -> None:
+        """Takes or gives up what this broker leads, as another registration is this process's."""
+        for partition in list(self._by_id.values()):
+            wanted = self._assigned_state(partition.topic_id, partition.partition_id)
+            if wanted is not None and self._is_to_lead(wanted) != partition.is_leader:
+                self._take_role(partition, wanted)
 
     def _remove_partition(self, partition: Partition) -> None:
         """Takes the partition out of the set; delayed operations on it complete."""
