@@ -2,7 +2,8 @@
 
 producers    idempotent with acks=all, one batch at a time, again and again until it is acknowledged or too
              old; one with acks=1 that asks once
-consumers    each reads its partitions from the start, and asks for their latest offsets
+consumers    each reads its partitions from the start, and asks for their latest offsets; now and then one
+             says that it is a replica, which nothing proves
 admin        creates the topics, gives one more partitions, deletes records of another
 at the end   a fresh client reads everything
 """
@@ -169,8 +170,10 @@ class Clients:
                 await self._ask_latest(client, place)
             if self.chance.random() < 0.03:
                 positions[place], seats[place] = 0, seats.get(place, 0) + 1
+            if self.chance.random() < 0.06:
+                await client.fetch_as_replica(place, positions.get(place, 0) + self.chance.randrange(8))
             await self._poll(client, place, positions, seats)
-            await self.pause(60)
+            await self.pause(130)
 
     async def _ask_latest(self, client: WireClient, place: Place) -> None:
         began_us = self.cluster.now_us

@@ -37,6 +37,7 @@ REPLICAS = 3
 
 class BrokersCluster(ControlCluster):
     hosts: dict[int, BrokerHost]  # type: ignore[assignment]
+    twin: BrokerHost
 
     def __init__(self, seed: int, nodes: int | None = None, flavour: str | None = None) -> None:
         chance = random.Random(f"brokers {seed}")
@@ -130,7 +131,7 @@ class BrokersCluster(ControlCluster):
         super()._finish()
 
     def _end_loops(self) -> None:
-        living = [host.data.loop for host in self.hosts.values() if host.data is not None]
+        living = [host.data.loop for host in (*self.hosts.values(), self.twin) if host.data is not None]
         for loop in (*self.ended_loops, *living, self.clients_side.loop):
             loop.end_tasks()
 

@@ -6,6 +6,7 @@ disks; `network` cuts and breaks; `calm` loses messages now and then.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from tests.simulation.brokers.cluster import BrokersCluster
@@ -29,6 +30,8 @@ class BrokersFaults(ControlFaults):
 
     def __init__(self, cluster: BrokersCluster) -> None:
         super().__init__(cluster)
+        self._alone_until_us = 0
+        """Until then, and until all replicas are in sync again, nothing else strikes."""
         self._by_flavour: dict[str, list[tuple[int, Callable[[], None]]]] = {
             "mixed": [
                 (5, self.nothing),
@@ -52,6 +55,8 @@ class BrokersFaults(ControlFaults):
                 (1, self.stick_data_loop),
                 (2, self.leave_and_return),
                 (1, self.jump_wall_clock),
+                (2, self.start_twin),
+                (1, self.replace_broker_disk),
             ],
             "leaders": [
                 (3, self.crash_partition_leader),
@@ -61,6 +66,7 @@ class BrokersFaults(ControlFaults):
                 (1, self.break_streams),
                 (1, self.crash_leader),
                 (1, self.slow_disk),
+                (1, self.start_twin),
                 (1, self.nothing),
             ],
             "disks": [
@@ -70,6 +76,7 @@ class BrokersFaults(ControlFaults):
                 (3, self.slow_disk),
                 (2, self.fill_disk),
                 (2, self.crash_one),
+                (2, self.replace_broker_disk),
                 (1, self.nothing),
             ],
             "network": [
@@ -97,7 +104,8 @@ class BrokersFaults(ControlFaults):
         choices = self._by_flavour[self.cluster.flavour]
         weights = [weight for weight, _ in choices]
         for _, fault in self.chance.choices(choices, weights, k=self.chance.choice((1, 1, 2))):
-            fault()
+            if self._may_strike():
+                fault()
         low_us, high_us = _PERIOD_US[self.cluster.flavour]
         self.after(self.chance.randrange(low_us, high_us), self._strike)
 
@@ -106,6 +114,8 @@ class BrokersFaults(ControlFaults):
         self.is_healing = True
         self.say("everything heals")
         self.world.network.calm()
+        if self.cluster.twin.is_up:
+            self.cluster.twin.crash("drop")
         for host in self.cluster.hosts.values():
             host.clock.set_rate(max(host.clock.rate_ppm, 900_000))
             for disk in (host.disk, host.data_disk):
@@ -152,6 +162,52 @@ class BrokersFaults(ControlFaults):
         if host is not None and not host.paused:
             host.pause()
             self.after(self.duration_us(), lambda: host.resume() if host.paused else None)
+
+    # --- what can be borne only alone ------------------------------------------------------------
+
+    def _may_strike(self) -> bool:
+        if self._alone_until_us and self.cluster.now_us > self._alone_until_us and self._is_whole():
+            self._alone_until_us = 0
+        return not self._alone_until_us
+
+    def _strike_alone(self, duration_us: int) -> bool:
+        """Returns whether everybody is well; then nothing else strikes for a while."""
+        hosts = self.cluster.hosts.values()
+        if not self._is_whole() or not all(host.is_up and not host.paused for host in hosts):
+            return False
+        self._alone_until_us = self.cluster.now_us + duration_us
+        for host in hosts:
+            host.data_disk.heal()
+            host.data_disk.fail_after(NEVER)
+        return True
+
+    def _is_whole(self) -> bool:
+        """Whether every replica is in sync, so that one disk may be missed."""
+        steps = self.cluster.steps
+        return bool(steps) and all(
+            set(each.isr) == set(each.replicas)
+            for topic in steps[-1].after.topics.values()
+            for each in topic.partitions.values()
+        )
+
+    def start_twin(self) -> None:
+        """A second process under a broker's id, with a disk of its own, while the first one is paused."""
+        twin = self.cluster.twin
+        first = self.cluster.hosts[twin.broker_id]
+        paused_us, twin_us = self.duration_us() + 3_000_000, 2 * self.duration_us() + 3_000_000
+        if twin.is_up or not self._strike_alone(max(paused_us, twin_us) + 2_000_000):
+            return
+        self.say("twin", twin.broker_id)
+        first.pause()
+        twin.start()
+        self.after(paused_us, lambda: first.resume() if first.paused else None)
+        self.after(twin_us, partial(self._end_twin, twin.life))
+        self.after(max(paused_us, twin_us) + 1_000_000, lambda: self.restart(first))
+
+    def replace_broker_disk(self) -> None:
+        """A broker comes back with an empty disk; only one that can be missed."""
+        if self._strike_alone(4_000_000):
+            super().replace_broker_disk()
 
     # --- disks ---------------------------------------------------------------------------------
 

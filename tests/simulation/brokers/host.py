@@ -264,7 +264,9 @@ class DataSide:
         self.plane.follow(self.view, lambda: self._control.post(ready))
 
     def lifecycle_changed(self, state: LifecycleState, epoch: int) -> None:
-        self._state, self._epoch = state, epoch
+        is_another, self._state, self._epoch = epoch != self._epoch, state, epoch
+        if is_another:
+            self.plane.take_broker_epoch()
         self._serve_if_unfenced()
 
     def _serve_if_unfenced(self) -> None:

@@ -49,7 +49,7 @@ class Producer:
                 await self._take_identity()
             else:
                 await self._produce(place)
-            await self._clients.pause(120)
+            await self._clients.pause(250)
 
     async def _take_identity(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000)

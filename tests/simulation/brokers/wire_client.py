@@ -4,6 +4,7 @@ Its connections are those of `distributedlog.client`, over simulated streams.  I
 earlier leader epoch of a partition: what it asks a leader carries the newest epoch that it has heard of.
 """
 
+import contextlib
 import random
 from typing import TypeVar, cast
 
@@ -117,6 +118,23 @@ class WireClient:
         )
         found = await self.ask_leader(place, request, FetchResponse, FETCH_VERSION)
         return found.responses[0].partitions[0]
+
+    async def fetch_as_replica(self, place: Place, offset: int) -> None:
+        """Says that it is some replica of the partition, which has stored all before this offset."""
+        asked = FetchPartition(
+            partition=place.partition,
+            current_leader_epoch=self.epoch_of(place),
+            fetch_offset=offset,
+            partition_max_bytes=1_024,
+        )
+        request = FetchRequest(
+            replica_id=self.chance.choice(list(self._addresses or (1,))),
+            max_wait_ms=0,
+            min_bytes=0,
+            topics=[FetchTopic(topic=place.topic, partitions=[asked])],
+        )
+        with contextlib.suppress(DlogError):
+            await self.ask_leader(place, request, FetchResponse, FETCH_VERSION)
 
 
 def records_from(data: PartitionData, offset: int) -> tuple[tuple[Seen, ...], int]:

@@ -17,11 +17,17 @@ from tests.simulation.brokers.checkers import BrokersChecker
 if TYPE_CHECKING:
     from tests.simulation.brokers.cluster import BrokersCluster
 
+ORDERED = {"non-monotonic send": ALWAYS["non-monotonic send"]}
+"""What was never acknowledged may arrive whenever it likes."""
 CHECKS = {
     name: looked_for
     for name, looked_for in {**ALWAYS, **IDEMPOTENT}.items()
-    if name not in ("stale end", "two owners")
+    if name not in ("stale end", "two owners", *ORDERED)
 }
+
+
+def _acknowledged_only(history: History) -> History:
+    return History(sends=list(history.acknowledged()), polls=history.polls, final=history.final)
 
 
 class ClientHistory(BrokersChecker):
@@ -112,6 +118,7 @@ class ClientHistory(BrokersChecker):
             for send in history.sends
         ]
         findings = check(history, CHECKS)
+        findings += check(_acknowledged_only(history), ORDERED)
         if findings:
             self.fail(describe(findings))
 
