@@ -9,6 +9,7 @@ from tests.simulation.brokers.checkers import BrokersChecker, PartitionKey, key_
 from tests.simulation.brokers.checkers.committed_by_isr import CommittedByIsr
 from tests.simulation.brokers.checkers.identical_replicas import IdenticalReplicas
 from tests.simulation.brokers.checkers.log_starts import LogStarts
+from tests.simulation.brokers.checkers.min_isr import MinIsr
 from tests.simulation.brokers.checkers.no_committed_truncation import NoCommittedTruncation
 from tests.simulation.brokers.checkers.one_leader import OneLeader
 from tests.simulation.brokers.checkers.progress import Progress
@@ -29,6 +30,7 @@ class Observer:
             OneLeader(cluster),
             self.identical,
             CommittedByIsr(cluster),
+            MinIsr(cluster),
             NoCommittedTruncation(cluster),
             RisingLeaderEpochs(cluster),
             self.log_starts,

@@ -33,7 +33,7 @@ class CommittedByIsr(BrokersChecker):
             return
         for broker_id in view.isr:
             member = self.cluster.hosts.get(broker_id)
-            if member is None or member is host or self.cluster.twin.is_up:
+            if member is None or self.cluster.twin.is_up:
                 continue
             end = self._find_end(member, key_of(partition))
             if end is not None and end < after:

@@ -71,6 +71,9 @@ class ClientHistory(BrokersChecker):
             self.cluster.now_us, f"read {place}", process, (seen[0].offset, "to", seen[-1].offset)
         )
         self._check_deleted(process, place, seen[0].offset, epoch)
+        committed = self.cluster.observer.identical.committed_end(place)
+        if seen[-1].offset >= committed:
+            self.fail(f"{process} reads offset {seen[-1].offset} of {place}; {committed} is committed")
         poll = Poll(process, place, seat, seen, began_us * 1000, self.cluster.now_us * 1000)
         self.history.polls.append(poll)
 

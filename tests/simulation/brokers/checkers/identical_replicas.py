@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from distributedlog.records.batch import read_header
 from distributedlog.replication.partition import Partition
+from tests.reliability.history import Place
 from tests.simulation.brokers.checkers import BrokersChecker, PartitionKey, key_of
 
 if TYPE_CHECKING:
@@ -40,8 +41,10 @@ class IdenticalReplicas(BrokersChecker):
         self._checked: dict[tuple[int, int, PartitionKey], None] = {}
         self.batches = 0
 
-    def committed_end(self, key: PartitionKey) -> int:
-        truth = self._truths.get(key)
+    def committed_end(self, place: Place) -> int:
+        """Returns up to where the leaders have committed a partition."""
+        topic = self.cluster.steps[-1].after.topic_named(place.topic)
+        truth = None if topic is None else self._truths.get(PartitionKey(topic.topic_id, place.partition))
         return 0 if truth is None else truth.end
 
     def on_commit(self, host: "BrokerHost", partition: Partition, before: int, after: int) -> None:

@@ -11,7 +11,7 @@ from distributedlog.broker.loops import LoopScheduler, PostingExecutor
 from distributedlog.broker.replicas.delayed import Purgatory
 from distributedlog.broker.replicas.partitions import PartitionSet
 from distributedlog.controller.image import ResourceType
-from distributedlog.controller.records import NO_LEADER, ClusterCreated, PartitionCreated
+from distributedlog.controller.records import ClusterCreated, PartitionCreated
 from distributedlog.model.config import DAY_MS
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
@@ -91,23 +91,6 @@ def test_what_is_not_there_is_told_apart() -> None:
         stage.partitions.require_by_id(topic_id(1), 1)
     with pytest.raises(UnknownTopicIdError):
         stage.partitions.require_by_id(topic_id(2), 0)
-
-
-def test_what_another_process_leads_under_our_id_is_not_ours() -> None:
-    """A process that was paused, and replaced, still hears of the cluster."""
-    stage = Stage()
-    stage.metadata.create("orders", 1, replicas=(ME, OTHER))
-    stage.partitions.is_registered = lambda image: False
-    stage.apply()
-    partition = stage["orders"]
-    roles = [(partition.is_leader, partition.leader_id)]
-    stage.partitions.is_registered = lambda image: True
-    stage.partitions.take_roles_again()
-    roles.append((partition.is_leader, partition.leader_id))
-    stage.partitions.is_registered = lambda image: False
-    stage.partitions.take_roles_again()
-    roles.append((partition.is_leader, partition.leader_id))
-    assert roles == [(False, NO_LEADER), (True, ME), (False, NO_LEADER)]
 
 
 def test_leaderships_come_and_go_with_the_image() -> None:
