@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -25,7 +26,7 @@ RECORDS = 50
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     directory: Path = tmp_path_factory.mktemp("three")
-    arguments = ("--brokers", 3, "--port", 0, "--racks", "a,b,c", "--no-gateway")
+    arguments = ("--brokers", 3, "--port", 0, "--racks", "a,b,c", "--no-gateway", "--no-restart")
     with DevCluster(directory / "ready.json", *arguments) as cluster:
         yield cluster
 
@@ -106,3 +107,26 @@ def test_a_consumer_reads_from_the_follower_in_its_rack(cluster: DevCluster) -> 
         expected = [str(number).encode() for number in range(RECORDS)]
         assert read(bootstrap, "near", **{"client.rack": RACKS[follower]}) == expected
         assert bytes_out(brokers[follower], "near") > 0
+
+
+def test_partitions_that_are_short_of_replicas_are_listed_with_the_reason(cluster: DevCluster) -> None:
+    facts = cluster.ready()
+    bootstrap = facts["bootstrap"]
+    listing = [sys.executable, "-m", "distributedlog.cli.main", "topic", "list", "-o", "json"]
+    environment = {**os.environ, "DLOG_BOOTSTRAP": bootstrap}
+
+    def listed(*flags: str) -> list[dict[str, object]]:
+        ran = subprocess.run(
+            [*listing, *flags], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        return [json.loads(line) for line in ran.stdout.splitlines()]
+
+    with BlockingAdmin(bootstrap) as admin:
+        admin.create_topic(NewTopic("short", 1, configs={"min.insync.replicas": "3"}))
+        wait_until(lambda: len(describe(admin, "short").partitions[0].isr) == 3, "all are in sync")
+        leader = describe(admin, "short").partitions[0].leader_id
+        stopped = next(each for each in facts["brokers"] if each["id"] != leader)
+        os.kill(stopped["pid"], signal.SIGKILL)
+        wait_until(lambda: len(describe(admin, "short").partitions[0].isr) == 2, "it is fenced")
+        (found,) = [each for each in listed("--under-min-isr") if each["topic"] == "short"]
+        assert (found["leader"], found["why"]) == (leader, f"broker {stopped['id']} is not in the cluster")

@@ -6,6 +6,7 @@ Exit code 0 if nothing is; 1 if something is.  What is wrong is found by `proble
 import click
 
 from distributedlog.cli.cluster.info import ClusterFacts, gather_facts
+from distributedlog.cli.cluster.min_isr import find_min_isr
 from distributedlog.cli.cluster.problems import (
     Problem,
     Severity,
@@ -19,7 +20,6 @@ from distributedlog.cli.session import cluster_options, run
 from distributedlog.client.admin.admin import Admin
 
 EXIT_UNWELL = 1
-MIN_ISR = "min.insync.replicas"
 
 
 @click.command()
@@ -39,7 +39,9 @@ def health(only_critical: bool, bootstrap: str, timeout_seconds: float, output: 
     async def work(admin: Admin) -> int:
         facts = await gather_facts(admin)
         problems = [
-            *find_topic_problems(facts.topics, await _min_isr(admin, facts)),
+            *find_topic_problems(
+                facts.topics, await find_min_isr(admin, facts.topics), facts.view.brokers.keys()
+            ),
             *find_internal_topic_problems(facts.view, facts.topics),
             *find_broker_problems(facts.view, facts.topics, facts.directories),
             *find_quorum_problems(facts.quorum),
@@ -50,17 +52,6 @@ def health(only_critical: bool, bootstrap: str, timeout_seconds: float, output: 
         return EXIT_UNWELL if problems else 0
 
     return run(bootstrap, timeout_seconds, work)
-
-
-async def _min_isr(admin: Admin, facts: ClusterFacts) -> dict[str, int]:
-    """Asks only for the topics that may be short of it."""
-    found = {}
-    for topic in facts.topics:
-        if any(each.is_under_replicated for each in topic.partitions):
-            for entry in await admin.topic_configs(topic.name) or ():
-                if entry.name == MIN_ISR and (entry.value or "").isdigit():
-                    found[topic.name] = int(entry.value or "1")
-    return found
 
 
 def _show(facts: ClusterFacts, problems: list[Problem], output: str) -> None:

@@ -16,10 +16,11 @@
 What cannot be found out (an older broker does not serve sizes, say) is no problem.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
+from distributedlog.cli.cluster.min_isr import is_under_min_isr
 from distributedlog.client.admin.cluster import QuorumReplica, QuorumView
 from distributedlog.client.admin.log_dirs import LogDirView
 from distributedlog.client.view import NO_NODE, ClusterView, PartitionView, TopicView
@@ -46,33 +47,55 @@ class Problem(NamedTuple):
     advice: str
 
 
-def find_topic_problems(topics: tuple[TopicView, ...], min_isr: Mapping[str, int]) -> Iterator[Problem]:
-    """Yields the problems of partitions; `min_isr` has the topics with partitions that are not all in
-    sync."""
+def find_topic_problems(
+    topics: tuple[TopicView, ...], min_isr: Mapping[str, int], live: Collection[int]
+) -> Iterator[Problem]:
+    """Yields the problems of partitions; `min_isr` has the topics with partitions that are not all in sync,
+    `live` the brokers that the cluster names."""
     for topic in topics:
         for partition in topic.partitions:
             subject = f"{topic.name}-{partition.index}"
-            yield from _find_partition_problems(subject, partition, min_isr.get(topic.name, 1))
+            yield from _find_partition_problems(subject, partition, min_isr.get(topic.name, 1), live)
 
 
-def _find_partition_problems(subject: str, partition: PartitionView, min_isr: int) -> Iterator[Problem]:
+def explain_missing(partition: PartitionView, live: Collection[int]) -> str:
+    """Says of each replica that is not in sync why, as far as that is known."""
+    missing = [each for each in partition.replicas if each not in partition.isr]
+    down = [each for each in missing if each not in live]
+    offline = [each for each in missing if each in live and each in partition.offline]
+    behind = [each for each in missing if each in live and each not in partition.offline]
+    reasons = []
+    if down:
+        reasons.append(f"broker {_spelled(down)} is not in the cluster")
+    if offline:
+        reasons.append(f"broker {_spelled(offline)} cannot serve its log")
+    if behind:
+        reasons.append(f"broker {_spelled(behind)} is behind its leader")
+    return ", ".join(reasons)
+
+
+def _find_partition_problems(
+    subject: str, partition: PartitionView, min_isr: int, live: Collection[int]
+) -> Iterator[Problem]:
     missing = [each for each in partition.replicas if each not in partition.isr]
     where = f"replicas {_spelled(partition.replicas)}, in sync {_spelled(partition.isr)}"
+    if missing:
+        where += f": {explain_missing(partition, live)}"
     if not partition.has_leader:
         yield Problem(
             Severity.CRITICAL,
             "offline",
             subject,
-            f"has no leader: {where}, offline {_spelled(partition.offline)}",
+            f"has no leader: {where}",
             f"start broker {_spelled(partition.isr or partition.replicas)}; if it runs, its log says why it "
             "cannot lead: bring its directory back, or ask for an unclean election",
         )
-    elif len(partition.isr) < min(min_isr, len(partition.replicas)):
+    elif is_under_min_isr(partition, min_isr):
         yield Problem(
             Severity.CRITICAL,
             "below_min_isr",
             subject,
-            f"refuses acks=all, for it needs {min_isr} in sync: {where}",
+            f"refuses acks=all, for which {min_isr} must be in sync: {where}",
             f"start broker {_spelled(missing)}, or lower min.insync.replicas",
         )
     elif partition.is_under_replicated:

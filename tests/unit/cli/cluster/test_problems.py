@@ -21,8 +21,10 @@ def topic(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> tuple
     return (TopicView("orders", (PartitionView(0, leader, 1, replicas, isr),)),)
 
 
-def judged(found: tuple[TopicView, ...], min_isr: int = 1) -> list[Problem]:
-    return list(find_topic_problems(found, {"orders": min_isr}))
+def judged(
+    found: tuple[TopicView, ...], min_isr: int = 1, live: tuple[int, ...] = (1, 2, 3)
+) -> list[Problem]:
+    return list(find_topic_problems(found, {"orders": min_isr}, live))
 
 
 def cluster(*node_ids: int) -> ClusterView:
@@ -53,6 +55,14 @@ def test_too_few_in_sync_for_acks_all_is_critical_and_fewer_than_all_is_not() ->
     (behind,) = judged(topic(1, (1, 2, 3), (1, 2)), 2)
     assert (behind.severity, behind.kind) == (Severity.WARNING, "under_replicated")
     assert "broker 3" in behind.advice
+
+
+def test_why_replicas_are_missing_is_told() -> None:
+    (short,) = judged(topic(1, (1, 2, 3), (1,)), 2, live=(1, 2))
+    assert short.message.endswith("in sync 1: broker 3 is not in the cluster, broker 2 is behind its leader")
+    partition = PartitionView(0, 1, 1, (1, 2), (1,), offline=(2,))
+    (offline,) = judged((TopicView("orders", (partition,)),))
+    assert offline.message.endswith("broker 2 cannot serve its log")
 
 
 def test_no_more_are_needed_than_there_are_replicas() -> None:
