@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
+from distributedlog.client.admin.admin import NewTopic
 from distributedlog.client.admin.blocking import BlockingAdmin
 from distributedlog.model.cluster_settings import CLUSTER_SETTINGS
-from tests.system.server_process import ServerProcess, dlog, options
+from tests.system.replication.stage import wait_until
+from tests.system.server_process import TIMEOUT_SECONDS, ServerProcess, dlog, options
 from tests.system.upgrade.stage import NODES, MixedCluster, Traffic, consume, unpack
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -69,11 +72,39 @@ def test_nodes_are_upgraded_one_by_one_while_a_client_goes_on(tmp_path: Path, or
             for node in nodes:
                 cluster.upgrade(node, authentication="required")
             make_topic_on_each(cluster, "with-all-required")
+        else:
+            replicate_what_is_new(cluster)
         assert traffic.acknowledged <= set(read_all(cluster.bootstrap))
         assert len(traffic.acknowledged) > 100
         for process in cluster.nodes.values():
             assert "Traceback" not in process.log
             assert process.stop() == 0
+
+
+def replicate_what_is_new(cluster: MixedCluster) -> None:
+    """Topics go on with the replicas they have, and so does the default; what is made with three has them."""
+    where = ("--bootstrap", cluster.bootstrap)
+    with BlockingAdmin(cluster.bootstrap) as admin:
+
+        def replicas(name: str) -> set[tuple[int, int]]:
+            """Counts the replicas of each partition, and those in sync."""
+            (topic,) = [each for each in admin.list_topics(with_internal=True) if each.name == name]
+            return {(len(each.replicas), len(each.isr)) for each in topic.partitions}
+
+        admin.create_topic(NewTopic("as-before", 1))
+        admin.create_topic(NewTopic("of-three", 3, 3, {"min.insync.replicas": "2"}))
+        assert dlog("cluster", "config", "set", "default.replication.factor=3", *where).returncode == 0
+        admin.create_topic(NewTopic("by-default", 1))
+        for name in ("orders", "as-before", "__consumer_offsets"):
+            assert replicas(name) == {(1, 1)}
+        wait_until(lambda: replicas("of-three") == replicas("by-default") == {(3, 3)}, "all are in sync")
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    errors: list[object] = []
+    for number in range(30):
+        producer.produce("of-three", b"%d" % number, on_delivery=lambda error, _: errors.append(error))
+    assert (producer.flush(TIMEOUT_SECONDS), errors) == (0, [None] * 30)
+    health = dlog("cluster", "health", *where)
+    assert "__consumer_offsets: has partitions with 1 replica(s)" in health.stdout
 
 
 def make_topic_on_each(cluster: MixedCluster, name: str) -> None:

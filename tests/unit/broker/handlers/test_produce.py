@@ -279,6 +279,21 @@ def test_acks_all_is_refused_before_the_append_while_too_few_are_in_sync(tmp_pat
         assert broker.produce(batch_of([value_of(1)]), acks=1).error_code == ErrorCode.NONE
 
 
+def test_acks_all_that_waits_hears_that_too_few_are_in_sync_after_the_append(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        broker.metadata.configure(ResourceType.TOPIC, TOPIC, "min.insync.replicas", "2")
+        broker.metadata.change(TOPIC_NUMBER, replicas=[ME, OTHER], isr=[ME, OTHER])
+        broker.follow()
+        pending = broker.begin(produce_request(batch_of([value_of(1)]), acks=-1), 9)
+        broker.settle()
+        assert broker.delayed_count == 1
+        broker.metadata.change(TOPIC_NUMBER, isr=[ME])
+        broker.follow()
+        answer = broker.finish(pending, 9, ProduceResponse).responses[0].partition_responses[0]
+        assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        assert (broker.partition.high_watermark, broker.partition.log_end_offset) == (0, 1)
+
+
 def test_no_client_writes_to_an_internal_topic_whatever_it_is_called(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         broker.metadata.create("__consumer_offsets", 3)
