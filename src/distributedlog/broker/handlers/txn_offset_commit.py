@@ -30,7 +30,12 @@ from distributedlog.groups.requests import (
     TransactionalCommitRequest,
 )
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import CoordinatorNotAvailableError, DlogError, NotCoordinatorError
+from distributedlog.model.errors import (
+    CoordinatorNotAvailableError,
+    DlogError,
+    LoadInProgressError,
+    NotCoordinatorError,
+)
 from distributedlog.model.ids import TopicPartition
 from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.protocol.messages.txn_offset_commit import (
@@ -106,10 +111,13 @@ def _find_partition(services: "Services", group_id: str) -> Partition:
     topic = services.metadata.image.topic_named(OFFSETS_TOPIC)
     if topic is None:
         raise CoordinatorNotAvailableError(f"there is no topic {OFFSETS_TOPIC} yet")
-    partition = services.partitions.get(OFFSETS_TOPIC, partition_of(group_id, len(topic.partitions)))
-    if partition is None or not partition.is_leader:
-        raise NotCoordinatorError(f"this broker does not coordinate group {group_id!r}")
-    return partition
+    at = partition_of(group_id, len(topic.partitions))
+    partition = services.partitions.get(OFFSETS_TOPIC, at)
+    if partition is not None and partition.is_leader:
+        return partition
+    if topic.partitions[at].leader == services.settings.node_id:  # its log is still being made
+        raise LoadInProgressError(f"the coordinator of group {group_id!r} is being made")
+    raise NotCoordinatorError(f"this broker does not coordinate group {group_id!r}")
 
 
 def _settle(pending: PendingResponse, response: "Message | Awaitable[Message | None]") -> None:

@@ -279,6 +279,13 @@ def test_a_broker_that_does_not_lead_the_group_s_partition_says_so(broker: Trans
     assert broker.verifier.asked == []
 
 
+def test_a_partition_that_is_still_being_made_is_loading(broker: TransactionalGroupBroker) -> None:
+    broker.groups.metadata.change(50, replicas=[1, 2], isr=[1, 2], leader=2)
+    broker.groups.stage.apply()
+    broker.groups.metadata.change(50, leader=1)  # which its partitions have not heard of yet
+    assert broker.commit(5) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 def test_without_a_transactional_id_it_is_no_transaction(broker: TransactionalGroupBroker) -> None:
     request = TxnOffsetCommitRequest(
         transactional_id="",
