@@ -5,6 +5,7 @@ it stands.
 """
 
 import asyncio
+import json
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from confluent_kafka import TopicPartition as RdTopicPartition
 from distributedlog.client.admin.admin import NewTopic
 from tests.bench.topics import make_topics
 from tests.system.dev_cluster import DevCluster
+from tests.system.server_process import dlog
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its own loading
@@ -305,3 +307,27 @@ def test_aiokafka_reads_what_is_committed(bootstrap: str) -> None:
             await consumer.stop()
 
     assert asyncio.run(asyncio.wait_for(consume(), TIMEOUT_S)) == ["1", "3"]
+
+
+def test_the_command_line_shows_what_is_open_and_what_it_became(bootstrap: str) -> None:
+    topic = "shown"
+    make_topics(bootstrap, NewTopic(topic, partitions=1))
+    producer = Confluent(bootstrap, "shown")
+    producer.begin()
+    producer.send(topic, 0, "x")
+
+    def run(*arguments: str) -> list[dict[str, Any]]:
+        ended = dlog("txn", *arguments, "--bootstrap", bootstrap, "-o", "json")
+        assert ended.returncode == 0, ended.stderr
+        return [json.loads(line) for line in ended.stdout.splitlines()]
+
+    assert "shown" in {each["transactional_id"] for each in run("list", "--state", "Ongoing")}
+    (described,) = run("describe", "shown")
+    assert described["partitions"] == ["shown-0"]
+    assert run("find-hanging", "--topic", topic, "--min-seconds", "0") == [], "its coordinator knows it"
+    producer.commit()
+    (described,) = run("describe", "shown")
+    assert described["state"] in ("PrepareCommit", "CompleteCommit")
+    missing = dlog("txn", "describe", "nobody", "--bootstrap", bootstrap)
+    assert missing.returncode == 1
+    assert "dlog txn list" in missing.stderr

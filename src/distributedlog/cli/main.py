@@ -65,6 +65,7 @@ COMMANDS = {
         "A cluster as a whole: health, settings, quotas, taking over Kafka's.",
     ),
     "group": ("distributedlog.cli.group:group", "Consumer groups: who is in them, and what is left to read."),
+    "txn": ("distributedlog.cli.txn:group", "Transactions: which there are, and those that hang."),
     "dev": ("distributedlog.cli.dev:dev", "Run a cluster on this machine, for trying things out."),
     "server": ("distributedlog.cli.server:group", "Run one node of a cluster, or make its directory."),
     "gateway": (
