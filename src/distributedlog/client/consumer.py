@@ -92,6 +92,10 @@ class Consumer:
     def _moved(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._ready = [each for each in self._ready if each.partition not in offsets]
 
+    def make_rows(self) -> None:
+        """Records come as rows of Arrow from now on."""
+        self._fetcher.makes_rows = True
+
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetches nothing for these until they are resumed."""
         self._fetcher.paused.update(partitions)
@@ -195,7 +199,7 @@ class Consumer:
                 self._note_failure(partition, failure)
             return
         fetched, refused = self._fetcher.accept(*task.result())
-        self._ready += (each for each in fetched if each.records)
+        self._ready += (each for each in fetched if each.records or each.rows is not None)
         for each in fetched:
             self._failing.pop(each.partition, None)
         for partition, error, is_final in refused:

@@ -15,7 +15,7 @@ the producer are dropped, up to its abort marker.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from distributedlog.client.errors import error_from
 from distributedlog.client.offset_specs import Isolation
@@ -37,6 +37,9 @@ from distributedlog.records.batch import BatchHeader, check_batch, whole_batches
 from distributedlog.records.control import read_end_marker
 from distributedlog.records.kernel import decode_records
 from distributedlog.records.record import DEFAULT_LIMITS, Record, decompress_records
+
+if TYPE_CHECKING:
+    import pyarrow
 
 NAMED_VERSION_MAX: Final = 12
 """The last version of Fetch that names topics by name."""
@@ -87,6 +90,8 @@ class Fetched(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
+    rows: "pyarrow.RecordBatch | None" = None
+    """The records as rows, where these are wanted; then `records` is empty."""
 
 
 class FetchError(NamedTuple):
@@ -100,6 +105,8 @@ class Fetcher:
     def __init__(self, options: FetchOptions | None = None) -> None:
         self.options = options or FetchOptions()
         self.positions: dict[TopicPartition, int] = {}
+        self.makes_rows = False
+        """Whether records come as rows of Arrow, with no object for each."""
         self.paused: set[TopicPartition] = set()
         """What comes for these is not taken: it is asked for again when they go on."""
 
@@ -167,7 +174,12 @@ class Fetcher:
     def _accept_partition(self, partition: TopicPartition, offset: int, data: PartitionData) -> Fetched:
         batches = cast(Buffer, data.records if data.records is not None else b"")
         aborted = data.aborted_transactions if self.options.isolation else None
-        records, next_offset = records_of(batches, offset, aborted or ())
+        records: list[Record] = []
+        rows = None
+        if self.makes_rows:
+            rows, next_offset = rows_of(batches, offset, aborted or ())
+        else:
+            records, next_offset = records_of(batches, offset, aborted or ())
         self.positions[partition] = next_offset
         return Fetched(
             partition,
@@ -176,7 +188,29 @@ class Fetcher:
             data.high_watermark,
             data.last_stable_offset,
             data.log_start_offset,
+            rows,
         )
+
+
+def rows_of(
+    data: Buffer, offset: int, aborted: Iterable[AbortedTransaction] = ()
+) -> "tuple[pyarrow.RecordBatch | None, int]":
+    """The same as `records_of` as rows of Arrow; None if there are none."""
+    from distributedlog.records.arrow import decode_to_arrow
+
+    filtering = AbortedFilter(aborted)
+    view = memoryview(data)
+    wanted: list[memoryview] = []
+    next_offset, is_whole = offset, False
+    for at, header in whole_batches(view):
+        if header.next_offset > offset and filtering.passes(view, at, header):
+            wanted.append(view[at : at + header.size])
+        next_offset, is_whole = max(next_offset, header.next_offset), True
+    if not is_whole and len(view) > 0:
+        raise RecordTooLargeError(
+            f"the batch at offset {offset} did not come whole within {len(view)} bytes: raise the limits"
+        )
+    return (decode_to_arrow(wanted, from_offset=offset) if wanted else None), next_offset
 
 
 def records_of(

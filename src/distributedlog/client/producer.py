@@ -229,13 +229,20 @@ class Producer:
         await self._wake_sender()
         return _ended(batch)
 
-    async def send_cut(self, partition: TopicPartition, cut: "CutBatch") -> None:
+    async def send_cut(
+        self,
+        partition: TopicPartition,
+        cut: "CutBatch",
+        on_end: Callable[[BatchReport], object] | None = None,
+    ) -> None:
         """Takes a batch of rows for a partition of a topic that is known; waits only for room.
 
-        How it ended is told to `on_batch` alone, in several reports if the broker takes only smaller ones.
+        How it ended is told to `on_batch` and `on_end`, in several reports if the broker takes only
+        smaller ones.
         """
         await self.wait_for_room()
-        self._accumulator.add_cut(partition, cut, self._cluster.clock.monotonic_ms())
+        batch = self._accumulator.add_cut(partition, cut, self._cluster.clock.monotonic_ms())
+        batch.token = on_end
         await self._wake_sender()
 
     def _start_sender(self) -> None:
@@ -531,6 +538,8 @@ class Producer:
             ended = _ended(batch)
             if not ended.done():
                 ended.set_result(report)
+        elif batch.token is not None:
+            cast("Callable[[BatchReport], object]", batch.token)(report)
         self._freed.set()
         if self._on_batch is not None:
             self._on_batch(report)

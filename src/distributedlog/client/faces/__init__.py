@@ -4,6 +4,7 @@ settings            keyword arguments to options; serializers                   
 records             records as consumers give them out; those that have come already               PURE
 delivery            what became of a record that was sent, to await or to wait for
 aio_producer        Producer of `distributedlog.aio`
+bulk                rows of Arrow to batches, and fetched rows to tables
 aio_admin           Admin of `distributedlog.aio`
 aio_consumer        Consumer of `distributedlog.aio`
 loop_thread         a loop in a thread of its own, for programs without one; what a fork leaves of it

@@ -25,11 +25,12 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.admin.group_offsets import GroupOffsets, OffsetAndMetadata
 from distributedlog.client.consumer import Consumer as Assigned
+from distributedlog.client.faces.bulk import table_of
 from distributedlog.client.faces.records import ConsumerRecord, Prefetched, Taken
 from distributedlog.client.faces.settings import (
     BOOTSTRAP_DEFAULT,
@@ -40,6 +41,7 @@ from distributedlog.client.faces.settings import (
     group_options,
     reset_of,
 )
+from distributedlog.client.fetcher import Fetched
 from distributedlog.client.groups.coordinator import GroupMember
 from distributedlog.client.groups.membership import Change, Membership
 from distributedlog.client.metadata import Cluster
@@ -54,6 +56,9 @@ from distributedlog.model.errors import (
     NoOffsetError,
 )
 from distributedlog.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
 
 AUTO_COMMIT_INTERVAL_MS: Final = 5_000
 POLL_RECORDS_MAX: Final = 500
@@ -80,6 +85,9 @@ class Consumer:
         self._assigned = Assigned(self._cluster, fetch_options(settings), on_out_of_range=self._reset)
         self._isolation = fetch_options(settings).isolation
         self._prefetched = Prefetched(settings.get("key_deserializer"), settings.get("value_deserializer"))
+        self._rows: list[Fetched] = []
+        """What has come as rows and was not given out."""
+        self._as_arrow: bool | None = None
         self._member: GroupMember | None = None
         self._pattern: re.Pattern[str] | None = None
         self._partitions: set[TopicPartition] = set()
@@ -195,6 +203,7 @@ class Consumer:
 
     def _move(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._prefetched.drop(offsets)
+        self._rows = [each for each in self._rows if each.partition not in offsets]
         self._pending = [each for each in self._pending if TopicPartition(*each[:2]) not in offsets]
         if self._given is not None and TopicPartition(*self._given[:2]) in offsets:
             self._given = None
@@ -211,6 +220,7 @@ class Consumer:
         self._partitions.difference_update(partitions)
         self._unresolved.difference_update(partitions)
         self._prefetched.drop(partitions)
+        self._rows = [each for each in self._rows if each.partition not in partitions]
         self._pending = [each for each in self._pending if TopicPartition(*each[:2]) not in partitions]
 
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
@@ -233,6 +243,35 @@ class Consumer:
         taken = await self._take(timeout_ms, most)
         self._positions.update(taken.positions)
         return taken.records
+
+    async def poll_arrow(self, timeout_ms: int = 1_000) -> "pyarrow.Table":
+        """Returns records as rows, with no Python object for each, or no rows after the timeout: `topic`,
+        `partition`, `offset`, `timestamp`, `key`, `value`, `headers`."""
+        self._settle()
+        self._read_as(arrow=True)
+        clock = self._cluster.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        while True:
+            await self._maintain()
+            paused = self._assigned.paused
+            found = [each for each in self._rows if each.partition not in paused]
+            left_ms = deadline_ms - clock.monotonic_ms()
+            if found or left_ms <= 0:
+                self._rows = [each for each in self._rows if each.partition in paused]
+                self._positions.update((each.partition, each.next_offset) for each in found)
+                table = table_of(found)
+                self._counts["records"] += table.num_rows
+                return table
+            if self._joining is None or not self._joining.done():
+                self._rows += await self._assigned.poll(min(left_ms, STEP_MS_MAX))
+
+    def _read_as(self, *, arrow: bool) -> None:
+        if self._as_arrow is None:
+            self._as_arrow = arrow
+            if arrow:
+                self._assigned.make_rows()
+        elif self._as_arrow is not arrow:
+            raise InvalidRequestError("a consumer is polled for records or for Arrow, not for both")
 
     def __aiter__(self) -> Self:
         return self
@@ -266,6 +305,7 @@ class Consumer:
             self._positions[partition] = self._safe[partition] = given[2] + 1
 
     async def _take(self, timeout_ms: int, most: int) -> Taken:
+        self._read_as(arrow=False)
         clock = self._cluster.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         while True:

@@ -12,6 +12,7 @@ from typing import Any, Self, Unpack
 
 from distributedlog.client.accumulator import estimated_bytes
 from distributedlog.client.addresses import parse_bootstrap
+from distributedlog.client.faces.bulk import RowsDelivery, send_rows
 from distributedlog.client.faces.delivery import Delivery, OnDelivery, RecordMetadata
 from distributedlog.client.faces.settings import (
     BOOTSTRAP_DEFAULT,
@@ -113,6 +114,18 @@ class Producer:
                 topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
             )
         )
+
+    async def send_batch(self, topic: str, rows: Any) -> RowsDelivery:
+        """Sends rows with no Python object for each: a table or batch of pyarrow, or a frame of pandas or
+        polars.
+
+        Columns are `key`, `value`, `headers`, `timestamp` and `partition`, of which `key` or `value` must
+        be there. Waits for room as `send` does; a row without a partition goes where its key belongs, as
+        murmur2 has it.
+        """
+        if self._is_closed:
+            raise ClientClosedError("the producer is closed")
+        return await send_rows(self._core, self._cluster, topic, rows)
 
     async def flush(self) -> None:
         """Waits until everything that was sent is delivered or has failed."""

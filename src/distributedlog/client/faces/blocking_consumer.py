@@ -16,7 +16,7 @@ import concurrent.futures
 import queue
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, Unpack
 
 from distributedlog.client.faces.aio_consumer import Consumer as AioConsumer
 from distributedlog.client.faces.aio_consumer import OnPartitions
@@ -25,6 +25,9 @@ from distributedlog.client.faces.records import ConsumerRecord
 from distributedlog.client.faces.settings import BOOTSTRAP_DEFAULT, ConsumerSettings
 from distributedlog.model.errors import ClientClosedError
 from distributedlog.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
 
 T = TypeVar("T")
 
@@ -195,6 +198,12 @@ class Consumer:
     def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
         """Returns records, or none after the timeout.  All that was given out before counts as dealt with."""
         return self._run(self._consumer.poll(timeout_ms, max_records))
+
+    def poll_arrow(self, timeout_ms: int = 1_000) -> "pyarrow.Table":
+        """Returns records as rows, with no Python object for each, or no rows after the timeout: `topic`,
+        `partition`, `offset`, `timestamp`, `key`, `value`, `headers`.  `.to_pandas()` and `polars.from_arrow`
+        make frames of them."""
+        return self._run(self._consumer.poll_arrow(timeout_ms))
 
     def __iter__(self) -> Self:
         return self

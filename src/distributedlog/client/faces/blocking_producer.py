@@ -27,6 +27,7 @@ from typing import Any, Final, Self, Unpack
 from distributedlog.client.accumulator import estimated_bytes
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.faces.aio_producer import no_room
+from distributedlog.client.faces.bulk import BlockingRowsDelivery, send_rows
 from distributedlog.client.faces.delivery import BlockingDelivery, OnDelivery, Owner, call_when_ended
 from distributedlog.client.faces.loop_thread import LoopThread, left_behind
 from distributedlog.client.faces.settings import (
@@ -171,6 +172,19 @@ class Producer(Owner):
                 self._room.wait(min(left, ROOM_POLL_S))
         finally:
             self._waiting -= 1
+
+    def send_batch(self, topic: str, rows: Any) -> BlockingRowsDelivery:
+        """Sends rows with no Python object for each: a table or batch of pyarrow, or a frame of pandas or
+        polars.
+
+        Columns are `key`, `value`, `headers`, `timestamp` and `partition`, of which `key` or `value` must
+        be there. Waits for room; a row without a partition goes where its key belongs, as murmur2 has it.
+        """
+        core = self._core or self._start()
+        cluster = self._cluster
+        assert cluster is not None
+        delivery = self._thread.run(send_rows(core, cluster, topic, rows))
+        return BlockingRowsDelivery(delivery, self._thread)
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits until everything that was sent is delivered or has failed; raises `RequestTimedOutError` if
