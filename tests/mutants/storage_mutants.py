@@ -62,6 +62,20 @@ MUTANTS = [
         f"{T}/test_epochs.py {T}/test_epochs_power_cut.py",
     ),
     Mutant(
+        "checkpoints of many truncated logs are lowered one by one",
+        "broker/replicas/replica_fetcher.py",
+        "            if len(ends) > 1:\n",
+        "            if len(ends) < 1:\n",
+        "tests/unit/broker/replicas/test_replica_fetcher.py",
+    ),
+    Mutant(
+        "of many truncated logs the checkpoint of the first alone is lowered",
+        "replication/checkpoints.py",
+        "            self.write_now({**noted, **lowered})",
+        "            self.write_now({**noted, **dict(list(lowered.items())[:1])})",
+        "tests/unit/broker/replicas/test_replica_fetcher.py",
+    ),
+    Mutant(
         "the name of a new segment is not synced",
         "storage/log_files.py",
         "self.directory if self._unsynced_names or also_running else None,",

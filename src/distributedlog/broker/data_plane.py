@@ -281,6 +281,7 @@ class DataPlane:
             clock=self._clock,
             scheduler=self._scheduler,
             limits=limits,
+            lower_checkpoints=self.partitions.maintenance.lower,
         )
         self._isr_changes = IsrChanges(
             settings.node_id,

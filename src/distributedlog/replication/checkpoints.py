@@ -60,10 +60,12 @@ class OffsetCheckpoint:
         self._next(offsets)()
         self._is_written = True
 
-    def lower(self, partition: TopicPartition, offset: int) -> None:
-        """Lowers a partition's offset to `offset`, durably, if a higher one was written or is to be."""
-        if self._noted is not None and self._noted.get(partition, 0) > offset:
-            self.write_now({**self._noted, partition: offset})
+    def lower(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Lowers offsets, durably and in one write, where a higher one was written or is to be."""
+        noted = self._noted or {}
+        lowered = {key: end for key, end in ends.items() if noted.get(key, 0) > end}
+        if lowered:
+            self.write_now({**noted, **lowered})
 
     def forget(self, partitions: set[TopicPartition]) -> None:
         """Takes partitions out, durably, and writes again what the store may have overwritten."""
@@ -71,10 +73,11 @@ class OffsetCheckpoint:
         if self._noted is not None and (is_stale or any(self._noted.get(each, 0) > 0 for each in partitions)):
             self.write_now({key: at for key, at in self._noted.items() if key not in partitions})
 
-    def write_again_after_store(self, partition: TopicPartition, offset: int) -> None:
+    def write_again_after_store(self, ends: Mapping[TopicPartition, int]) -> None:
         """Writes again what the store may have overwritten when it lowered its own, older offsets."""
-        if self._of_store.get(partition, 0) > offset:
-            self._of_store[partition] = offset
+        lowered = {key: end for key, end in ends.items() if self._of_store.get(key, 0) > end}
+        if lowered:
+            self._of_store.update(lowered)
             if self._noted is not None:
                 self.write_now(self._noted)
 

@@ -242,12 +242,19 @@ class PartitionLog(ReadableLog):
         gone = [segment for segment in self.segments if segment.base_offset > offset]
         keep = self.segments.from_offset(offset)[0]
         lookups.verify_txn_index(self, keep)
-        self._note_truncation(keep.find_end_before(offset))
+        self._note_truncation(self.find_truncated_end(offset))
         self.segments.replace(gone, [])
         self._remove_now(gone)  # before the cut: a crash in between must not leave a hole
         self._start_active(keep, now_ms)
         self._set_end(keep.truncate_to(offset), now_ms)
         self._notify_change()
+
+    def find_truncated_end(self, offset: int) -> int:
+        """Returns where the log would end after `truncate_to`."""
+        if offset >= self.end_offset:
+            return self.end_offset
+        offset = max(offset, self.start_offset)
+        return self.segments.from_offset(offset)[0].find_end_before(offset)
 
     def _notify_change(self) -> None:
         if self.after_change is not None:

@@ -23,7 +23,7 @@ file is written twice, the second time under a name of our own; where the two di
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from distributedlog.model.config import LogConfig
@@ -433,12 +433,18 @@ class LogStore:
         self._checkpointed[name] = dict(offsets)
 
     def _take_back(self, partition: TopicPartition, offset: int) -> None:
-        """Lowers what the checkpoints say of a log to `offset`, durably: it is about to end there."""
+        self.lower_checkpoints({partition: offset})
+
+    def lower_checkpoints(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Lowers what the checkpoints say of logs, durably, each file at most once: they are about to end
+        there."""
         for name, offsets in self._checkpointed.items():
-            if offsets.get(partition, 0) > offset:
-                self._write_offsets(name, {**offsets, partition: offset})
-        if self.first_dirty_offsets.get(partition, 0) > offset:
-            self.first_dirty_offsets[partition] = offset
+            lowered = {key: end for key, end in ends.items() if offsets.get(key, 0) > end}
+            if lowered:
+                self._write_offsets(name, {**offsets, **lowered})
+        for key, end in ends.items():
+            if self.first_dirty_offsets.get(key, 0) > end:
+                self.first_dirty_offsets[key] = end
 
     def maintain(self) -> int:
         """Does retention, expiry of producers and removal of deleted files; returns how many segments

@@ -67,7 +67,7 @@ def test_what_stands_there_is_not_written_again_but_what_failed_is() -> None:
 def test_what_is_about_to_be_wrong_is_taken_back_also_if_it_is_not_written_yet() -> None:
     stage = Stage()
     stage.checkpoint.write({A: 5, B: 7})
-    stage.checkpoint.lower(A, 2)
+    stage.checkpoint.lower({A: 2})
     assert stage.on_disk() == {A: 2, B: 7}
     stage.executor.run_all()
     assert stage.on_disk() == {A: 2, B: 7}
@@ -77,8 +77,8 @@ def test_after_the_store_wrote_what_it_knew_at_its_opening_ours_is_written_again
     stage = Stage({A: 3, B: 4})
     stage.checkpoint.write_now({A: 30})
     stage.files.write_atomically(PATH, encode_offsets({A: 3, B: 0}))  # the store takes B back
-    stage.checkpoint.write_again_after_store(B, 0)
+    stage.checkpoint.write_again_after_store({B: 0})
     assert stage.on_disk() == {A: 30}
     operations = stage.disk.operations
-    stage.checkpoint.write_again_after_store(B, 0)
+    stage.checkpoint.write_again_after_store({B: 0})
     assert stage.disk.operations == operations, "the store did it once"

@@ -22,7 +22,7 @@ to fail and when the reason changes, and is tried again.
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -301,17 +301,16 @@ class LogMaintenance:
     # --- lowering checkpoints ------------------------------------------------------------------
 
     def lower_before_truncations(self, key: TopicPartition, log: PartitionLog) -> None:
-        """The store takes back what it has written; what was written here must be, too."""
-        of_store = log.before_truncation
+        """Lowers the checkpoints before the log is cut, if that has not been done for many logs at once."""
+        log.before_truncation = lambda offset: self.lower({key: offset})
 
-        def before_truncation(offset: int) -> None:
-            if of_store is not None:
-                of_store(offset)
-            for checkpoint in self._checkpoints:
-                checkpoint.lower(key, offset)
-                checkpoint.write_again_after_store(key, offset)
-
-        log.before_truncation = before_truncation
+    def lower(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Lowers what checkpoints say of logs that are about to end there, durably: each file is written at
+        most once by the store and once here, whatever the number of logs."""
+        self._store.lower_checkpoints(ends)
+        for checkpoint in self._checkpoints:
+            checkpoint.lower(ends)
+            checkpoint.write_again_after_store(ends)
 
     def forget(self, keys: Iterable[TopicPartition]) -> None:
         """Takes what was noted of logs that are about to be deleted out of every checkpoint, durably."""
@@ -325,10 +324,10 @@ class LogMaintenance:
         """Lets the store make a new log of this name in the block: nothing that was noted of an older one is
         left."""
         for checkpoint in self._checkpoints:
-            checkpoint.lower(key, 0)
+            checkpoint.lower({key: 0})
         yield
         for checkpoint in self._checkpoints:
-            checkpoint.write_again_after_store(key, 0)
+            checkpoint.write_again_after_store({key: 0})
 
     # --- retention -----------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """Fetches from one leader: requests as `replication/fetch_planner` plans them, and what responses do to logs.
 
 Fetches are long polls: an idle partition costs nothing, and a leader responds as soon as it has something.
-Responses are applied TURN_BYTES at a time, so that a follower that has much to catch up with serves its own
-clients meanwhile.
+Responses are applied TURN_BYTES at a time, and logs truncated TURN_TRUNCATIONS at a time, so that a follower
+that has much to catch up with serves its own clients meanwhile.  The checkpoints of all logs that a response
+truncates (a failover) are lowered at once, before the first of them is.
 
 | what the leader responds                     | what is done                                                |
 |----------------------------------------------|-------------------------------------------------------------|
@@ -20,6 +21,7 @@ of use (`PartitionSet`).
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Iterator
@@ -35,7 +37,7 @@ from distributedlog.model.errors import (
     DlogError,
     RequestTimedOutError,
 )
-from distributedlog.model.ids import Uuid
+from distributedlog.model.ids import TopicPartition, Uuid
 from distributedlog.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -53,6 +55,7 @@ from distributedlog.protocol.messages.list_offsets import (
 )
 from distributedlog.replication.contract import OffsetSpec
 from distributedlog.replication.fetch_planner import FetchPlanner, FetchPosition, ReplicaKey, RequestPlan
+from distributedlog.replication.following import find_truncation_offset
 from distributedlog.replication.partition import Partition
 from distributedlog.storage.epochs import EpochEnd
 
@@ -62,6 +65,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TURN_BYTES: Final = 1024 * 1024
+TURN_TRUNCATIONS: Final = 4
+"""How many logs are truncated in one turn of the loop; each takes a few syncs."""
 RECONNECT_MS: Final = 50
 RECONNECT_MS_MAX: Final = 1_000
 COMPLAINT: Final = ((CORRUPT_TAG, b""),)
@@ -273,13 +278,31 @@ class ReplicaFetcher:
             self._lose(connection, ConnectionLostError(f"broker {self._leader_id} says {code.name}"))
             return
         if self._core.end_request(plan, code, response.session_id):
-            for topic in response.responses:
-                for data in topic.partitions:
-                    self._responses.append(
-                        _PartitionResponse(plan, (topic.topic_id, data.partition_index), data)
-                    )
+            came = [
+                _PartitionResponse(plan, (topic.topic_id, data.partition_index), data)
+                for topic in response.responses
+                for data in topic.partitions
+            ]
+            self._responses += came
+            self._lower_checkpoints(came)
         if not self._is_applying:
             self._apply_some()
+
+    def _lower_checkpoints(self, came: list[_PartitionResponse]) -> None:
+        """Lowers the checkpoints of all logs that this response has truncated, in one write.  What cannot be
+        lowered here is lowered before the log is cut, or it is not cut."""
+        ends: dict[TopicPartition, int] = {}
+        with contextlib.suppress(DlogError):
+            for response in came:
+                partition, diverging = self._partitions.get(response.key), response.data.diverging_epoch
+                if partition is None or diverging is None:
+                    continue
+                end = EpochEnd(diverging.epoch, diverging.end_offset)
+                target, _ = find_truncation_offset(partition.log, end)
+                if target < partition.log.end_offset:
+                    ends[partition.key] = partition.log.find_truncated_end(target)
+            if len(ends) > 1:
+                self._fetchers.lower_checkpoints(ends)
 
     def _apply_some(self) -> None:
         """Applies responses, some of them in this turn of the loop."""
@@ -290,7 +313,7 @@ class ReplicaFetcher:
             response = self._responses.popleft()
             partition = self._partitions.get(response.key)
             if partition is not None and self._core.is_response_current(response.plan, response.key):
-                size += len(response.data.records or b"")
+                size += _weigh(response.data)
                 self._apply(response, partition)
         self._is_applying = bool(self._responses)
         if self._responses:
@@ -426,6 +449,13 @@ class ReplicaFetcher:
         if found.error_code:
             raise RequestTimedOutError(f"the leader says {as_error_code(found.error_code).name}")
         return found.offset
+
+
+def _weigh(data: PartitionData) -> int:
+    """Returns how much of a turn the response takes."""
+    if data.diverging_epoch is not None:
+        return TURN_BYTES // TURN_TRUNCATIONS
+    return len(data.records or b"")
 
 
 def _unknown_position(partition: Partition) -> FetchPosition:

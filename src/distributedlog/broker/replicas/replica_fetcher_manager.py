@@ -8,9 +8,10 @@
 What it takes to fetch is imported when something is followed: a broker without followers never needs it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.scheduler import Scheduler
 from distributedlog.replication.contract import NO_LEADER, PartitionSignals
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 Connect = Callable[[int], Awaitable["Connection"]]
 """Connects to the broker with this id, and proves who we are."""
+LowerCheckpoints = Callable[[Mapping[TopicPartition, int]], None]
 
 
 class FetchLimits(NamedTuple):
@@ -69,13 +71,16 @@ class ReplicaFetcherManager:
         clock: Clock,
         scheduler: Scheduler,
         limits: FetchLimits,
+        lower_checkpoints: LowerCheckpoints = lambda ends: None,
     ) -> None:
+        """`lower_checkpoints` is told where logs are about to end, those of one response at once."""
         self.node_id = node_id
         self.broker_epoch = broker_epoch
         self.connect = connect
         self.clock = clock
         self.scheduler = scheduler
         self.limits = limits
+        self.lower_checkpoints = lower_checkpoints
         self.counts = FetcherCounts()
         self._by_leader: dict[int, ReplicaFetcher] = {}
         self._leader_of: dict[Partition, int] = {}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from distributedlog.broker.replicas.healing import CORRUPT_TAG
+from distributedlog.broker.replicas.replica_fetcher import TURN_TRUNCATIONS
 from distributedlog.broker.replicas.replica_fetcher_manager import FetchLimits, ReplicaFetcherManager
 from distributedlog.client.connection import Connection
 from distributedlog.model.error_codes import ErrorCode
@@ -25,11 +26,14 @@ from distributedlog.protocol.messages.list_offsets import (
 from distributedlog.protocol.schema import Message
 from distributedlog.replication.contract import OffsetSpec
 from distributedlog.replication.partition import Partition
-from tests.unit.broker.partition_stage import ME, OTHER, Stage, topic_id
+from distributedlog.storage.checkpoints import RECOVERY_POINT_FILE, decode_offsets
+from tests.simulation.disk import SimDisk
+from tests.unit.broker.partition_stage import ME, OTHER, ROOT, Stage, topic_id
 from tests.unit.replication.support import follower_batch
-from tests.unit.storage.support import value_of, values_in
+from tests.unit.storage.support import open_store, value_of, values_in
 
 NUMBER = 7
+MANY = 8
 SESSION = 5
 OWN_EPOCH = 40
 
@@ -86,6 +90,7 @@ class Follower:
             clock=self.stage.clock,
             scheduler=self.stage.scheduler,
             limits=FetchLimits(),
+            lower_checkpoints=self.stage.partitions.maintenance.lower,
         )
         self.stage.metadata.create("t", NUMBER, replicas=(ME, OTHER), leader=OTHER, epoch=3)
         self.stage.apply()
@@ -124,6 +129,14 @@ class Follower:
             FetchResponse(error_code=error, session_id=SESSION, responses=topics)
         )
         await self.turn()
+
+    async def answer_all(self, number: int, given: list[PartitionData], *, turns: bool = True) -> None:
+        """Answers for each partition of a topic; without `turns` only the first turn of the loop is made."""
+        for partition_id, each in enumerate(given):
+            each.partition_index = partition_id
+        topics = [FetchableTopicResponse(topic_id=topic_id(number), partitions=given)]
+        self.leader.asked[-1][1].set_result(FetchResponse(session_id=SESSION, responses=topics))
+        await (self.turn() if turns else asyncio.sleep(0))
 
     def last(self) -> tuple[int, int, int]:
         """What the last request names of the partition: leader epoch, offset, and the epoch before it."""
@@ -189,6 +202,43 @@ def test_a_diverging_log_is_truncated_and_fetched_again() -> None:
         assert follower.last() == (3, 1, 1)
         assert follower.fetchers.counts.truncations == 1
         assert follower.fetchers.counts.truncations_below_hw == 0
+
+    play(story)
+
+
+def test_many_logs_are_truncated_some_in_a_turn_with_checkpoints_lowered_once_for_all() -> None:
+    """A power cut at any operation of it leaves logs that reach as far as their recovery points."""
+    count = 2 * TURN_TRUNCATIONS + 1
+
+    async def story(follower: Follower) -> None:
+        stage, disk = follower.stage, follower.stage.sim
+        stage.apply(stage.metadata.create("many", MANY, count, replicas=(ME, OTHER), leader=OTHER, epoch=3))
+        await follower.answer()  # of the request before, which makes the session
+        records = follower_batch(0, 1, leader_epoch=1) + follower_batch(1, 2, leader_epoch=2)
+        await follower.answer_all(MANY, [data(records) for _ in range(count)])
+        await follower.advance(61_000)
+        points = f"{ROOT}/{RECOVERY_POINT_FILE}"
+        assert sorted(decode_offsets(disk.files()[points], points).values()) == [0] + [2] * count
+        written: list[str] = []
+        forks: list[SimDisk] = []
+
+        def note(operation: str, path: str) -> None:
+            forks.append(disk.fork(0))
+            if operation == "write":
+                written.append(path)
+
+        disk.on_operation = note
+        await follower.answer_all(MANY, [data(diverging=(1, 1)) for _ in range(count)], turns=False)
+        assert follower.fetchers.counts.truncations == TURN_TRUNCATIONS, "others have their turn"
+        await follower.turn()
+        assert follower.fetchers.counts.truncations == count
+        assert len([path for path in written if path.startswith(points)]) == 1
+        assert all(each.log_end_offset == 1 for each in stage.partitions if each.topic == "many")
+        for fork in forks:
+            fork.crash("drop")
+            store = open_store(fork)
+            assert all(report.is_sound for report in store.reports.values())
+            store.abandon()
 
     play(story)
 
