@@ -97,7 +97,7 @@ class Replicated:
         assert producer.flush(PATIENCE_SECONDS) == 0
         return [outcomes[value] for value in values]
 
-    def read(self, topic: str, count: int) -> list[bytes]:
+    def read(self, topic: str, count: int, first_offset: int = 0) -> list[bytes]:
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -106,7 +106,7 @@ class Replicated:
                 "enable.auto.commit": False,
             }
         )
-        consumer.assign([TopicPartition(topic, 0, 0)])
+        consumer.assign([TopicPartition(topic, 0, first_offset)])
         found: list[bytes] = []
         deadline = time.monotonic() + PATIENCE_SECONDS
         try:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.system.dev_cluster import DevCluster
 from tests.system.replication.stage import Replicated, flip_bit, wait_until
+from tests.system.server_process import dlog
 
 SCRUB = ("log.scrub.interval.ms=500", "log.scrub.io.max.bytes.per.second=1000000000")
 FIRST_SEGMENT = "00000000000000000000.log"
@@ -26,18 +27,20 @@ def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]
         yield Replicated(cluster, directory / "data")
 
 
-def fill(replicated: Replicated) -> tuple[str, list[bytes]]:
-    topic = replicated.create(**{"segment.bytes": str(SEGMENT_BYTES)})
+def fill(replicated: Replicated, *replicas: int) -> tuple[str, list[bytes]]:
+    topic = replicated.create(*replicas, **{"segment.bytes": str(SEGMENT_BYTES)})
     values = [b"%06d" % number + b"x" * VALUE_BYTES for number in range(VALUES)]
     assert replicated.produce(topic, values) == [None] * VALUES
-    replicated.check_identical(topic)
+    replicated.check_identical(topic, len(replicas) or 3)
     return topic, values
 
 
 def metric(replicated: Replicated, broker_id: int, name: str) -> float:
     ops = replicated.brokers[broker_id]["ops"]
     with urllib.request.urlopen(f"http://{ops}/metrics", timeout=30) as response:
-        found = re.search(rf"^{name}(?:_total)? ([0-9.e+]+)$", response.read().decode(), re.MULTILINE)
+        found = re.search(
+            rf"^{re.escape(name)}(?:_total)? ([0-9.e+]+)$", response.read().decode(), re.MULTILINE
+        )
     assert found is not None, name
     return float(found[1])
 
@@ -73,3 +76,19 @@ def test_a_leader_with_a_flipped_bit_hands_over_and_heals(replicated: Replicated
     wait_until_healed(replicated, topic, leader, healed)
     wait_until(lambda: len(replicated.isr(topic)) == 3, "all are in sync again")
     assert replicated.read(topic, VALUES + 1) == [*values, b"meanwhile"]
+
+
+def test_the_only_replica_serves_what_is_sound_and_health_says_so(replicated: Replicated) -> None:
+    broker_id = min(replicated.brokers)
+    topic, values = fill(replicated, broker_id)
+    flip_bit(replicated.replica(broker_id, topic) / FIRST_SEGMENT)
+    wait_until(
+        lambda: metric(replicated, broker_id, 'dlog_replica_faults{fault="corrupt"}') == 1, "it is found"
+    )
+    assert replicated.partition(topic) == (broker_id, [broker_id])
+    assert replicated.produce(topic, [b"after"]) == [None]
+    assert replicated.read(topic, 11, first_offset=VALUES - 10) == [*values[-10:], b"after"]
+    health = dlog("cluster", "health", "--bootstrap", replicated.bootstrap)
+    assert health.returncode == 1
+    assert "corrupt_replica" in health.stdout or "is corrupt on broker" in health.stdout
+    assert f"{topic}-0 is corrupt, and no other replica is in sync" in replicated.log_of(broker_id)

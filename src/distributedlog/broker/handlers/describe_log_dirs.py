@@ -23,6 +23,7 @@ from distributedlog.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
+    set_corrupt,
     set_unreadable_records,
 )
 from distributedlog.replication.partition import Partition
@@ -57,6 +58,8 @@ async def describe_log_dirs(
         described = _describe_partition(partition)
         if unreadable and partition.topic == OFFSETS_TOPIC:
             set_unreadable_records(described, unreadable.get(partition.partition_id, 0))
+        if partition.corruption is not None:
+            set_corrupt(described)
         by_topic.setdefault(partition.topic, []).append(described)
         if number % SLICE_REPLICAS == 0:
             await asyncio.sleep(0)

@@ -10,6 +10,7 @@
 | `log_dir_failed`         | a broker says that a directory is out of use              | critical |
 | `disk_full`              | less than a twentieth of a disk is free                   | warning  |
 | `unreadable_records`     | a coordinator skipped records of groups that it cannot read | warning |
+| `corrupt_replica`        | records of a replica cannot be read any more              | critical |
 | `no_controller`          | nobody leads the metadata                                 | critical |
 | `quorum_degraded`        | a voter is far behind; another loss may stop it           | warning  |
 
@@ -153,6 +154,7 @@ def find_broker_problems(
         for directory in found:
             yield from _find_log_dir_problems(node_id, directory)
             yield from _find_unreadable_records(node_id, directory)
+            yield from _find_corrupt_replicas(node_id, directory)
 
 
 def _find_log_dir_problems(node_id: int, directory: LogDirView) -> Iterator[Problem]:
@@ -186,6 +188,19 @@ def _find_unreadable_records(node_id: int, directory: LogDirView) -> Iterator[Pr
                 f"has {replica.unreadable_records} records that its coordinator, broker {node_id}, cannot "
                 "read and skipped",
                 f"stop broker {node_id} and run `dlog log repair {directory.path}` there",
+            )
+
+
+def _find_corrupt_replicas(node_id: int, directory: LogDirView) -> Iterator[Problem]:
+    for partition, replica in sorted(directory.replicas.items()):
+        if replica.is_corrupt:
+            yield Problem(
+                Severity.CRITICAL,
+                "corrupt_replica",
+                str(partition),
+                f"is corrupt on broker {node_id}, whose log says where; what is sound is served",
+                "it heals by itself once another replica is in sync; without another, save what can be read "
+                "and delete the records up to there",
             )
 
 

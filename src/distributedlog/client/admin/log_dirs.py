@@ -22,6 +22,7 @@ from distributedlog.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     get_unreadable_records,
+    is_corrupt,
 )
 from distributedlog.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -40,6 +41,8 @@ class ReplicaSize(NamedTuple):
     """It is being moved here and not yet in use."""
     unreadable_records: int = 0
     """Those of `__consumer_offsets` that its coordinator skipped; a broker of another kind does not say."""
+    is_corrupt: bool = False
+    """It holds records that cannot be read any more, and could not fetch them again yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,11 @@ def _view(result: DescribeLogDirsResult) -> LogDirView:
         as_error_code(result.error_code),
         {
             TopicPartition(topic.name, each.partition_index): ReplicaSize(
-                each.partition_size, each.offset_lag, each.is_future_key, get_unreadable_records(each)
+                each.partition_size,
+                each.offset_lag,
+                each.is_future_key,
+                get_unreadable_records(each),
+                is_corrupt(each),
             )
             for topic in result.topics
             for each in topic.partitions

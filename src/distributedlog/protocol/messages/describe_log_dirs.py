@@ -32,6 +32,8 @@ class DescribeLogDirsPartition(Struct):
 
 UNREADABLE_RECORDS_TAG: Final = 10_000
 _UNREADABLE_BYTES: Final = 8
+CORRUPT_REPLICA_TAG: Final = 10_001
+"""A tagged field of ours, without content: the replica holds records that cannot be read any more."""
 
 
 def set_unreadable_records(partition: DescribeLogDirsPartition, count: int) -> None:
@@ -44,6 +46,14 @@ def get_unreadable_records(partition: DescribeLogDirsPartition) -> int:
         if tag == UNREADABLE_RECORDS_TAG and len(value) == _UNREADABLE_BYTES:
             return int.from_bytes(value, "big")
     return 0
+
+
+def set_corrupt(partition: DescribeLogDirsPartition) -> None:
+    partition.unknown_tags = (*partition.unknown_tags, (CORRUPT_REPLICA_TAG, b""))
+
+
+def is_corrupt(partition: DescribeLogDirsPartition) -> bool:
+    return any(tag == CORRUPT_REPLICA_TAG for tag, _ in partition.unknown_tags)
 
 
 class DescribeLogDirsTopic(Struct):

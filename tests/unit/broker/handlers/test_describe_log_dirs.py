@@ -11,6 +11,7 @@ from distributedlog.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     get_unreadable_records,
+    is_corrupt,
 )
 from tests.simulation.disk import SimDisk
 from tests.unit.broker.handlers.admin_stage import registration_of, versions_of
@@ -123,3 +124,14 @@ def test_records_that_a_coordinator_cannot_read_are_told_from_version_2_on(
             for each in topic.partitions
         }
         assert told == {(OFFSETS_TOPIC, 0): 5 if version >= 2 else 0, (OFFSETS_TOPIC, 1): 0, (TOPIC, 0): 0}
+
+
+@pytest.mark.parametrize("version", EVERY)
+def test_a_corrupt_replica_is_told_from_version_2_on(tmp_path: Path, version: int) -> None:
+    with data_broker(tmp_path) as broker:
+        broker.metadata.create("sound", 9)
+        broker.follow()
+        broker.partition.note_corruption(0, "a flipped bit")
+        result = ask(broker, {TOPIC: [0], "sound": [0]}, version)
+        told = {topic.name: is_corrupt(each) for topic in result.topics for each in topic.partitions}
+        assert told == {TOPIC: version >= 2, "sound": False}

@@ -159,3 +159,12 @@ def test_records_that_a_coordinator_skipped_are_a_warning_that_names_the_command
     assert found.subject == "__consumer_offsets-3"
     assert "2 records" in found.message
     assert "dlog log repair /a" in found.advice
+
+
+def test_a_corrupt_replica_is_critical() -> None:
+    replicas = {
+        TopicPartition("t", 0): ReplicaSize(10, 0),
+        TopicPartition("t", 1): ReplicaSize(10, 0, is_corrupt=True),
+    }
+    (found,) = find_broker_problems(cluster(1), (), {1: (LogDirView("/a", replicas=replicas),)})
+    assert (found.severity, found.kind, found.subject) == (Severity.CRITICAL, "corrupt_replica", "t-1")
