@@ -51,7 +51,9 @@ def test_the_leader_fails_before_replication_and_what_only_it_had_is_gone(replic
     for each in followers:
         replicated.signal(each, signal.SIGSTOP)
     try:
-        assert replicated.produce(topic, [b"only here"], **ONCE, acks=1) == [None]
+        # A fetch that waits at the leader is answered with the first; nobody fetches the second.
+        for value in (b"perhaps", b"only here"):
+            assert replicated.produce(topic, [value], **ONCE, acks=1) == [None]
         replicated.signal(first, signal.SIGKILL)
     finally:
         for each in followers:
@@ -60,7 +62,8 @@ def test_the_leader_fails_before_replication_and_what_only_it_had_is_gone(replic
     assert replicated.produce(topic, numbered(20, 20)) == [None] * 20
     wait_until(lambda: len(replicated.isr(topic)) == 3, "the old leader is in sync again")
     replicated.check_identical(topic)
-    assert replicated.read(topic, 40) == numbered(0, 40)
+    found = [value for value in replicated.read(topic, 40) if value != b"perhaps"]
+    assert found == numbered(0, 40)[: len(found)]
 
 
 def test_the_leader_fails_after_replication_and_nothing_acknowledged_is_lost(replicated: Replicated) -> None:
