@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 
 from distributedlog.model.errors import ConfigError
@@ -70,6 +71,26 @@ def test_compressed_batches_and_the_logs_own_time_are_read(spark: "SparkSession"
     assert [bytes(row.value) for row in rows] == [codec.encode() * 100 for codec in codecs]
     assert {row.timestampType for row in rows} == {1}
     assert all(row.timestamp.year > 2020 for row in rows)
+
+
+def test_only_committed_transactions_are_read_by_default(spark: "SparkSession", topics: Topics) -> None:
+    name = topics.create("transactions")
+    producer = Producer(
+        {"bootstrap.servers": topics.bootstrap, "transactional.id": name, "linger.ms": 0, "log_level": 0}
+    )
+    producer.init_transactions(60)
+    for word in ("committed", "aborted", "again", "open"):
+        producer.begin_transaction()
+        producer.produce(name, word)
+        producer.flush(60)
+        if word == "aborted":
+            producer.abort_transaction(60)
+        elif word != "open":
+            producer.commit_transaction(60)
+    assert values(read(spark, topics, subscribe=name)) == [b"committed", b"again"]
+    everything = values(read(spark, topics, subscribe=name, kafka__isolation__level="read_uncommitted"))
+    assert everything == [b"committed", b"aborted", b"again", b"open"]
+    producer.abort_transaction(60)
 
 
 def test_columns_are_chosen_and_filtered(spark: "SparkSession", topics: Topics) -> None:

@@ -193,5 +193,6 @@ def test_only_these_apis_let_others_begin_behind_them() -> None:
     assert orders == {
         ApiKey.PRODUCE: Order.PIPELINED,
         ApiKey.OFFSET_COMMIT: Order.PIPELINED,
+        ApiKey.TXN_OFFSET_COMMIT: Order.PIPELINED,
         ApiKey.FETCH: Order.OVERTAKEN,
     }
