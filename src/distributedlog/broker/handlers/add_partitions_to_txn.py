@@ -60,7 +60,23 @@ class _Asked(NamedTuple):
     submitted: "asyncio.Future[Reply] | None"
 
 
-@handles(AddPartitionsToTxnRequest, versions=(0, 5), to_error_code=to_transaction_error)
+def _make_error_response(
+    request: AddPartitionsToTxnRequest, context: RequestContext, code: ErrorCode, text: str
+) -> AddPartitionsToTxnResponse:
+    """Makes the response to a request that failed as a whole: clients hear it for each partition, in fields
+    whose names no rule could guess."""
+    if context.api_version >= OF_BROKERS_SINCE:
+        return AddPartitionsToTxnResponse(error_code=code)
+    errors = dict.fromkeys(_list_partitions(request.v3_and_below_topics), code)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(errors))
+
+
+@handles(
+    AddPartitionsToTxnRequest,
+    versions=(0, 5),
+    error_response=_make_error_response,
+    to_error_code=to_transaction_error,
+)
 def add_partitions_to_txn(
     services: "Services", request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> HandlerResponse:
