@@ -4,9 +4,19 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from distributedlog.model.config import DAY_MS, HOUR_MS, MINUTE_MS
+from distributedlog.model.errors import InvalidTransactionTimeoutError
 
 TRANSACTIONAL_ID_BYTES_MAX: Final = 10_000
 """Well below the 32,767 bytes that the record format can hold."""
+
+
+def check_timeout(timeout_ms: int, timeout_ms_max: int) -> None:
+    """Checks what a producer asks for; whoever finds that it is wrong says so, coordinator or not."""
+    if not 0 < timeout_ms <= timeout_ms_max:
+        raise InvalidTransactionTimeoutError(
+            f"the transaction timeout is {timeout_ms} ms; it must lie between 1 and {timeout_ms_max} "
+            "(transaction.max.timeout.ms)"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,6 @@ from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     InvalidRequestError,
     InvalidTransactionStateError,
-    InvalidTransactionTimeoutError,
     MalformedMessageError,
     OverloadedError,
     RecordTooLargeError,
@@ -35,7 +34,7 @@ from distributedlog.statemachine import Context, Result
 from distributedlog.statemachine.deadlines import Deadlines
 from distributedlog.statemachine.pending import Producer
 from distributedlog.transactions import producers
-from distributedlog.transactions.config import TRANSACTIONAL_ID_BYTES_MAX, TransactionConfig
+from distributedlog.transactions.config import TRANSACTIONAL_ID_BYTES_MAX, TransactionConfig, check_timeout
 from distributedlog.transactions.records import TransactionRecord, decode_record, encode_record, size_bound
 from distributedlog.transactions.requests import (
     BEING_ABORTED,
@@ -205,11 +204,7 @@ class TransactionMachine:
     def _check_init(self, request: InitRequest) -> None:
         transactional_id = request.transactional_id
         _check_id(transactional_id)
-        if not 0 < request.timeout_ms <= self.config.timeout_ms_max:
-            raise InvalidTransactionTimeoutError(
-                f"the transaction timeout is {request.timeout_ms} ms; it must lie between 1 and "
-                f"{self.config.timeout_ms_max} (transaction.max.timeout.ms)"
-            )
+        check_timeout(request.timeout_ms, self.config.timeout_ms_max)
         if transactional_id not in self.transactions and len(self.transactions) >= self.config.ids_max:
             raise OverloadedError(f"there are {self.config.ids_max} transactional ids already")
 

@@ -22,6 +22,7 @@ from distributedlog.model.errors import DlogError
 from distributedlog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from distributedlog.protocol.schema import Message
 from distributedlog.statemachine import Producer
+from distributedlog.transactions.config import check_timeout
 from distributedlog.transactions.requests import InitRequest, ProducerReply
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def init_producer_id(
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     if request.enable2_pc or request.keep_prepared_txn:
         raise RequestError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not kept prepared (KIP-939)")
+    check_timeout(request.transaction_timeout_ms, services.settings.transaction_timeout_ms_max)
     expected = None
     if request.producer_id != NONE:
         expected = Producer(request.producer_id, request.producer_epoch)
