@@ -27,6 +27,7 @@ SECTIONS = {
     "hostile": ("tests.bench.hostile",),
     "flat": ("tests.bench.flat",),
     "maintenance": ("tests.bench.maintenance",),
+    "client": ("tests.bench.client",),
     "spark": ("tests.bench.spark", "tests.bench.spark_sink"),
 }
 

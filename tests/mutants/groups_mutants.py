@@ -175,6 +175,20 @@ MUTANTS = [
         f"{G}/test_records.py -k bytes_of_their_messages",
     ),
     Mutant(
+        "a cooperative move is given out before it was given up",
+        "client/groups/sticky.py",
+        "[each for each in partitions if owner.get(each, set()) <= {member}]",
+        "list(partitions)",
+        f"{C}/groups/test_assignors.py -k cooperative_move",
+    ),
+    Mutant(
+        "a member that was forgotten keeps what it had without a word",
+        "client/groups/membership.py",
+        "        self._lost += self.owned\n        self.owned = ()\n",
+        "        self.owned = ()\n",
+        f"{C}/groups/test_membership.py -k lost",
+    ),
+    Mutant(
         "lag counts what compaction has removed",
         "client/admin/group_lag.py",
         "                count += header.record_count\n",

@@ -1,0 +1,61 @@
+"""The Python client against others on the same broker: records a second, as ratios within one run.
+
+Each client is a process of its own (`client_load`), one after the other; every one that produces has a
+topic of its own, and all read the same one.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from distributedlog import Admin, NewTopic
+from distributedlog.testing import TestCluster
+from tests.bench.figures import Figure, at_least
+from tests.bench.harness import Bench
+
+CLIENTS = ("ours", "arrow", "confluent", "aiokafka", "kafka_python")
+COUNTS = {100: 100_000, 1000: 50_000}
+SECONDS_MAX = 300
+LOAD = (sys.executable, "-m", "tests.bench.client_load")
+
+
+def rate(client: str, what: str, bootstrap: str, topic: str, record_bytes: int, count: int) -> float:
+    ran = subprocess.run(
+        [*LOAD, client, what, bootstrap, topic, str(record_bytes), str(count)],
+        capture_output=True, text=True, check=False, timeout=SECONDS_MAX,
+    )  # fmt: skip
+    if ran.returncode:
+        raise RuntimeError(f"{client} {what}: {ran.stderr[-800:]}")
+    return count / float(ran.stdout)
+
+
+def compare(bootstrap: str, what: str, record_bytes: int) -> Sequence[Figure]:
+    count = COUNTS[record_bytes]
+    rates: dict[str, float] = {}
+    with Admin(bootstrap) as admin:
+        shared = f"{what}-{record_bytes}"
+        admin.create_topics([NewTopic(shared, 4)])
+        if what == "consume":
+            rate("arrow", "produce", bootstrap, shared, record_bytes, count)
+        for client in CLIENTS:
+            topic = shared if what == "consume" else f"{shared}-{client}"
+            admin.create_topics([NewTopic(topic, 4)])
+            rates[client] = rate(client, what, bootstrap, topic, record_bytes, count)
+    label = f"{what} {record_bytes} B"
+    figures = [Figure(f"{label}: {client}", found, "records/s") for client, found in rates.items()]
+    return [
+        *figures,
+        at_least(f"{label}: ours / aiokafka", rates["ours"] / rates["aiokafka"], "x", 3),
+        at_least(f"{label}: ours / confluent-kafka", rates["ours"] / rates["confluent"], "x", 0.3),
+        at_least(f"{label}: Arrow / confluent-kafka", rates["arrow"] / rates["confluent"], "x", 2),
+        Figure(f"{label}: ours / kafka-python", rates["ours"] / rates["kafka_python"], "x"),
+    ]
+
+
+def run(bench: Bench) -> None:
+    with TestCluster() as cluster:
+        bootstrap = cluster.bootstrap
+        for record_bytes in COUNTS:
+            for what in ("produce", "consume"):
+                label = f"client {what} {record_bytes} B"
+                bench.case(label, lambda what=what, size=record_bytes: compare(bootstrap, what, size))  # type: ignore[misc]
