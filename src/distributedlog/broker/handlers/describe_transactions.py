@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from distributedlog.broker.services import Services
 
-NONE = -1
-
 
 @handles(DescribeTransactionsRequest, versions=(0, 0))
 def describe_transactions(
@@ -44,9 +42,9 @@ def _describe(transactional_id: str, reply: Reply | DlogError) -> TransactionSta
             transactional_id=transactional_id,
             transaction_state="",
             transaction_timeout_ms=0,
-            transaction_start_time_ms=NONE,
-            producer_id=NONE,
-            producer_epoch=NONE,
+            transaction_start_time_ms=0,
+            producer_id=0,
+            producer_epoch=0,
             topics=[],
         )
     assert isinstance(reply, DescribeReply)

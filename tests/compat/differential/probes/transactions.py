@@ -8,7 +8,10 @@ from distributedlog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from distributedlog.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from distributedlog.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from distributedlog.protocol.messages.end_txn import EndTxnRequest
 from distributedlog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from distributedlog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -21,9 +24,16 @@ TIMEOUT_MS: Final = 60_000
 
 
 def init(of: Conversation, transactional_id: str) -> InitProducerIdResponse:
-    """A producer that has the id, once there is a coordinator that answers."""
+    """A producer that has the id, once there is a coordinator that answers, and one for another id."""
     of.call(FindCoordinatorRequest(key=transactional_id, key_type=1), 3, FindCoordinatorResponse)
     asked = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_MS)
+    other = DescribeTransactionsRequest(transactional_ids=[of.name("other")])
+    of.call_until(
+        other,
+        0,
+        DescribeTransactionsResponse,
+        lambda answer: answer.transaction_states[0].error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    )
     return of.call_until(
         asked, INIT_VERSION, InitProducerIdResponse, lambda answer: answer.error_code == ErrorCode.NONE
     )
