@@ -206,6 +206,7 @@ def test_a_broker_that_stands_still_fills_the_buffer_and_no_more(tmp_path: Path)
             max_block_ms=300,
             delivery_timeout_ms=60_000,
         )
+        producer.partitions_for("t")  # not within max_block_ms, which is short here
         producer.send("t", "first").result(60)
         server.process.send_signal(signal.SIGSTOP)
         try:
