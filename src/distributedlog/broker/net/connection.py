@@ -53,6 +53,7 @@ from distributedlog.broker.net.incoming import Incoming
 from distributedlog.broker.net.outgoing import Outgoing, Sent
 from distributedlog.broker.net.processor import Processor
 from distributedlog.broker.net.request_queue import RequestQueue
+from distributedlog.broker.net.turns import name_turns
 from distributedlog.model.errors import DlogError, MalformedMessageError, UnsupportedVersionError
 
 logger = logging.getLogger(__name__)
@@ -208,6 +209,11 @@ class Connection:
         if not self.is_closed:
             self._work(self._processor.clock.monotonic_ms())
 
+    @property
+    def turn_name(self) -> str:
+        broker = self._requests.session.broker
+        return self.peer_host if broker is None else name_turns(self.peer_host, broker.broker_id)
+
     def _attend_soon(self) -> None:
         if not self._attends_soon and not self.is_closed:
             self._attends_soon = True
@@ -230,7 +236,7 @@ class Connection:
                 backlog
                 and requests.can_begin(backlog[0])
                 and self._admit_request()
-                and self._processor.turns.try_begin(self.peer_host, moment_ms)
+                and self._processor.turns.try_begin(self.turn_name, moment_ms)
             ):
                 requests.handle(backlog.popleft(), now_ms)
                 if requests.muted_until_ms:

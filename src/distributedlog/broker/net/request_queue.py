@@ -68,8 +68,8 @@ class RequestQueue:
 
     __slots__ = (
         "_charges", "_connection_id", "_host", "_is_closed", "_listener", "_on_ready", "_outgoing",
-        "_processor", "_session", "_unanswered", "_unapplied", "_undecided", "in_flight_bytes",
-        "muted_until_ms", "soonest_deadline_ms",
+        "_processor", "_unanswered", "_unapplied", "_undecided", "in_flight_bytes",
+        "muted_until_ms", "session", "soonest_deadline_ms",
     )  # fmt: skip
 
     def __init__(
@@ -88,7 +88,8 @@ class RequestQueue:
         self._listener = listener
         self._host = host
         self._connection_id = connection_id
-        self._session = ConnectionSession()
+        self.session = ConnectionSession()
+        """What was proved by requests of this connection."""
         self._unanswered: deque[PendingResponse] = deque()
         self._undecided: dict[int, int] = {}
         """How many requests that hold others back are undecided, by API key."""
@@ -175,11 +176,11 @@ class RequestQueue:
                 version,
                 now_ms,
                 deadline_ms,
-                self._session,
+                self.session,
             ),
         )
         began = processor.timer()
-        is_charged = processor.quotas.is_on and self._session.broker is None
+        is_charged = processor.quotas.is_on and self.session.broker is None
         throttle_ms = self._throttle_before_ms(api_key, version, client_id) if is_charged else 0
         try:
             if throttle_ms:
@@ -391,7 +392,7 @@ class RequestQueue:
     ) -> list[Part]:
         try:
             parts = encode_response(response, context.api_version, correlation_id)
-            if self._processor.quotas.is_on and self._session.broker is None:
+            if self._processor.quotas.is_on and self.session.broker is None:
                 throttle_ms = max(throttle_ms, self._charge_response(registration, context, parts))
             if throttle_ms:
                 parts = encode_throttled(response, context.api_version, correlation_id, throttle_ms)

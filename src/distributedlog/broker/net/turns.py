@@ -9,7 +9,9 @@ one connection or on a thousand, must not make all others wait for all of them. 
                                the connections of one address
 
 Who asks one thing at a time waits for at most one request of each other address.  Behind one address all
-share: there is nothing else to tell clients apart by before they say who they are.
+share: there is nothing else to tell clients apart by before they say who they are.  A broker that has proved
+to be one has turns of its own, wherever it connects from: clients beside it, however many, do not keep a
+follower from fetching, nor does it take their turns.
 """
 
 import asyncio
@@ -21,8 +23,16 @@ from distributedlog.ports.clock import Clock
 SLICE_MS: Final = 2
 
 
+def name_turns(host: str, broker_id: int | None) -> str:
+    """Returns whose turns a connection takes: its address's, or those of the broker at the other end."""
+    return host if broker_id is None else f"broker {broker_id}"
+
+
 class TurnTaker(Protocol):
-    peer_host: str
+    @property
+    def turn_name(self) -> str:
+        """Whose turns it takes."""
+        ...
 
     def take_turn(self) -> None:
         """Begins what it may; defers itself again if something is left."""
@@ -43,18 +53,18 @@ class Turns(Generic[P]):
         self._begun: set[str] = set()
         self._deferred: OrderedDict[str, deque[P]] = OrderedDict()
 
-    def try_begin(self, host: str, now_ms: int) -> bool:
-        """Begins a request from there, if that may be in this turn; False if it may not."""
+    def try_begin(self, name: str, now_ms: int) -> bool:
+        """Begins a request of that name, if that may be in this turn; False if it may not."""
         if self._ends_ms is None:
             self._open(now_ms)
-        elif now_ms >= self._ends_ms and host in self._begun:
+        elif now_ms >= self._ends_ms and name in self._begun:
             return False
-        self._begun.add(host)
+        self._begun.add(name)
         return True
 
     def defer(self, taker: P) -> None:
         """It takes a turn as soon as it is its address's, and its own within that."""
-        self._deferred.setdefault(taker.peer_host, deque()).append(taker)
+        self._deferred.setdefault(taker.turn_name, deque()).append(taker)
         if self._ends_ms is None:
             self._open(self._clock.monotonic_ms())
 
@@ -78,8 +88,8 @@ class Turns(Generic[P]):
             self._open(ends_ms - SLICE_MS)
 
     def _serve_next(self) -> None:
-        host, takers = self._deferred.popitem(last=False)
+        name, takers = self._deferred.popitem(last=False)
         taker = takers.popleft()
         if takers:
-            self._deferred[host] = takers
+            self._deferred[name] = takers
         taker.take_turn()

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.broker.net.turns import SLICE_MS, Turns
+from distributedlog.broker.net.turns import SLICE_MS, Turns, name_turns
 from tests.unit.broker.server_stage import HurriedClock, run
 
 
@@ -15,7 +15,7 @@ class Flood:
     def __init__(
         self, host: str, requests: int, each_ms: int, turns: "Turns[Flood]", clock: HurriedClock
     ) -> None:
-        self.peer_host = host
+        self.turn_name = host
         self.left = requests
         self.begun: list[str] = []
         self._each_ms = each_ms
@@ -23,9 +23,9 @@ class Flood:
         self._clock = clock
 
     def take_turn(self) -> None:
-        while self.left and self._turns.try_begin(self.peer_host, self._clock.monotonic_ms()):
+        while self.left and self._turns.try_begin(self.turn_name, self._clock.monotonic_ms()):
             self.left -= 1
-            self.begun.append(self.peer_host)
+            self.begun.append(self.turn_name)
             self._clock.ahead_ms += self._each_ms
         if self.left:
             self._turns.defer(self)
@@ -50,6 +50,25 @@ def test_an_address_with_a_hundred_connections_gets_no_more_turns_than_one_with_
         assert len(begun) == 505
         last = max(at for at, host in enumerate(begun) if host == "single")
         assert begun[: last + 1].count("many") <= 2 * 5 + 1
+
+    run(story())
+
+
+def test_a_follower_beside_many_clients_of_its_address_has_turns_of_its_own() -> None:
+    async def story() -> None:
+        clock = HurriedClock()
+        turns: Turns[Flood] = Turns(asyncio.get_running_loop(), clock)
+        begun: list[str] = []
+        clients = [Flood(name_turns("here", None), 5, 100, turns, clock) for _ in range(100)]
+        follower = Flood(name_turns("here", 2), 50, 100, turns, clock)
+        for flood in [*clients, follower]:
+            flood.begun = begun
+            flood.take_turn()
+        await until_done([*clients, follower])
+        assert begun.count("here") == 500
+        mine = [at for at, name in enumerate(begun) if name == follower.turn_name]
+        assert max(mine) <= 2 * len(mine) + 1, "it waits for one request of the others each time"
+        assert mine[9] >= 10, "nor do the others wait for more than one of it"
 
     run(story())
 
