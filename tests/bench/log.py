@@ -7,8 +7,9 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 
-from distributedlog.model.config import MIB, LogConfig
+from distributedlog.model.config import KIB, MIB, LogConfig
 from distributedlog.ports.disk import SystemDisk
+from distributedlog.records.batch import read_header, stamp
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import Record, encode_batch
 from distributedlog.storage.files import Files
@@ -142,6 +143,38 @@ def append(directory: str, kib: int, count: int, aim: float) -> list[Figure]:
     ]
 
 
+def append_as_follower(directory: str, size: int, batches: int, count: int) -> float:
+    """Microseconds that a follower's append of so many bytes takes, which came as so many batches."""
+    one = batch_of(size // batches)
+    offsets = read_header(one).last_offset_delta + 1
+    runs = []
+    for at in range(count):
+        run = bytearray(one * batches)
+        for number in range(batches):
+            stamp(run, number * len(one), (at * batches + number) * offsets, 0)
+        runs.append(memoryview(run).toreadonly())
+
+    def measure() -> float:
+        log = fresh_log(directory, "follower")
+        with cpu_watch() as seconds:
+            for run in runs:
+                log.append_as_follower(run, now_ms=NOW_MS, leader_epoch=0)
+        log.abandon()
+        shutil.rmtree(log.directory)
+        return seconds()
+
+    return medians(9, measure)[0] / count * 1e6
+
+
+def follow(directory: str) -> list[Figure]:
+    return [
+        at_most("follower append 16 KiB", append_as_follower(directory, 16 * KIB, 1, 2_000), "µs", 40),
+        Figure(
+            "follower append 16 KiB, 16 batches", append_as_follower(directory, 16 * KIB, 16, 2_000), "µs"
+        ),
+    ]
+
+
 def in_scratch(measure: Callable[[str], list[Figure]]) -> list[Figure]:
     directory = tempfile.mkdtemp(prefix="dlog-bench-")
     try:
@@ -153,6 +186,7 @@ def in_scratch(measure: Callable[[str], list[Figure]]) -> list[Figure]:
 def run(bench: Bench) -> None:
     bench.case("append 16 KiB", lambda: in_scratch(lambda directory: append(directory, 16, 2_000, 0.5)))
     bench.case("append 1 KiB", lambda: in_scratch(lambda directory: append(directory, 1, 10_000, 0.2)))
+    bench.case("follower append", lambda: in_scratch(follow))
     for codec, aim in VALIDATION_AIMS.items():
         case = partial(validate, codec=codec, count=1_000, aim=aim)
         bench.case(f"validation {codec.name.lower()}", partial(in_scratch, case))

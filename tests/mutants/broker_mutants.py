@@ -116,8 +116,8 @@ MUTANTS = [
     ),
     Mutant(
         "a follower takes batches of an epoch ahead of its leader's",
-        "storage/append.py",
-        "        if header.leader_epoch > leader_epoch:\n            break\n",
+        "records/_kernel_scan.py",
+        "        if epoch > leader_epoch:\n            break\n",
         "",
         f"{R}/test_following.py",
     ),
@@ -202,7 +202,7 @@ MUTANTS = [
     Mutant(
         "an address with many connections makes all others wait for all of them",
         "broker/net/turns.py",
-        "        elif now_ms >= self._ends_ms and host in self._begun:\n",
+        "        elif now_ms >= self._ends_ms and name in self._begun:\n",
         "        elif now_ms < 0:\n",
         f"{B}/net/test_turns.py {B}/net/test_connection_fairness.py",
     ),

@@ -259,4 +259,18 @@ MUTANTS = [
         "max(",
         f"{T}/test_retention.py",
     ),
+    Mutant(
+        "the last batches are still found after they were truncated",
+        "storage/segment.py",
+        "        self._tail.clear()\n        self._settle_time_index()\n",
+        "        self._settle_time_index()\n",
+        "tests/unit/storage/test_follower_append.py",
+    ),
+    Mutant(
+        "what is remembered of the last batches has a hole",
+        "storage/segment.py",
+        "            tail.clear()  # what was there does not join on to the last of these\n",
+        "",
+        "tests/unit/storage/test_follower_append.py",
+    ),
 ]

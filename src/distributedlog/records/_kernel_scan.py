@@ -17,6 +17,7 @@ from distributedlog.model.errors import (
     InvalidRecordError,
     InvalidTimestampError,
     RecordTooLargeError,
+    UnexpectedOffsetError,
     UnsupportedCompressionError,
     UnsupportedFormatError,
 )
@@ -32,6 +33,7 @@ from distributedlog.records.layout import (
     LOG_OVERHEAD,
     MAGIC,
     BatchHeader,
+    BatchRun,
     ScanResult,
 )
 
@@ -342,3 +344,53 @@ def scan_batches(buffer: Buffer, start: int, limit: int, check_crc: bool) -> Sca
         headers.append(_new(_BatchHeader, fields))
         position += size
     return ScanResult(headers, position)
+
+
+def check_replicated_batches(
+    buffer: Buffer, end_offset: int, leader_epoch: int, bytes_max: int, records_max: int
+) -> BatchRun:
+    """Checks batches that come with their offsets, up to the first one of an epoch above `leader_epoch`, or
+    one behind the first that is cut off.
+
+    Each must be whole and have its checksum, and begin at `end_offset` or after, and after the one before.
+    """
+    headers: list[BatchHeader] = []
+    view = memoryview(buffer)
+    position: cython.Py_ssize_t = 0
+    end: cython.Py_ssize_t = len(view)
+    size: cython.longlong
+    next_offset: cython.longlong = end_offset
+    base_offset: cython.longlong
+    epoch: cython.longlong
+    epoch_max: cython.longlong = -1
+    has_producers: cython.bint = False
+    while position < end:
+        if headers and end - position < _HEADER_BYTES:
+            break
+        fields = _read_fields(view, position)
+        size = _LOG_OVERHEAD + fields[1]
+        if headers and size > end - position:
+            break
+        if (
+            size > bytes_max
+            or fields[12] > records_max
+            or size > end - position
+            or _crc32c(view[position + _ATTRIBUTES_AT : position + size]) != fields[4]
+        ):
+            check_whole_batch(buffer, position, bytes_max, records_max, True)  # raises, and says why
+        epoch = fields[2]
+        if epoch > leader_epoch:
+            break
+        base_offset = fields[0]
+        if base_offset < next_offset:
+            raise UnexpectedOffsetError(
+                f"a batch starts at offset {base_offset}; the log ends at {next_offset}"
+            )
+        next_offset = base_offset + fields[6] + 1
+        if epoch > epoch_max:
+            epoch_max = epoch
+        if fields[9] >= 0:
+            has_producers = True
+        headers.append(_new(_BatchHeader, fields))
+        position += size
+    return BatchRun(headers, position, epoch_max, has_producers)

@@ -18,6 +18,7 @@ from distributedlog.records._kernel_check import ABSENT, UNSOUND, count_keyless,
 from distributedlog.records._kernel_check import COMPILED as _CHECKS_COMPILED
 from distributedlog.records._kernel_scan import COMPILED as _SCANS_COMPILED
 from distributedlog.records._kernel_scan import (
+    check_replicated_batches,
     check_whole_batch,
     place_batch,
     read_batch_header,
@@ -37,6 +38,7 @@ __all__ = [
     "ColumnWriter",
     "Ranges",
     "RowEncoder",
+    "check_replicated_batches",
     "check_whole_batch",
     "count_keyless",
     "decode_records",

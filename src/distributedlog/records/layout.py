@@ -190,3 +190,15 @@ class ScanResult(NamedTuple):
     end: int
     reason: str | None = None
     needs_bytes: int = 0
+
+
+class BatchRun(NamedTuple):
+    """Batches that a leader has sent, all of them sound."""
+
+    headers: list[BatchHeader]
+    length: int
+    """How many bytes they have."""
+    epoch_max: int
+    """The highest of their leader epochs; -1 if there are none."""
+    has_producers: bool
+    """Whether one of them has a producer id."""

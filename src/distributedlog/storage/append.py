@@ -14,6 +14,7 @@ that `takes_long` can be opened as far as a budget goes (`validate_quickly`), or
 still the same.
 """
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -27,7 +28,6 @@ from distributedlog.model.errors import (
     InvalidTimestampError,
     RecordTooLargeError,
     RejectedRecordsError,
-    UnexpectedOffsetError,
 )
 from distributedlog.records.batch import (
     LOG_OVERHEAD,
@@ -40,7 +40,7 @@ from distributedlog.records.batch import (
 )
 from distributedlog.records.checksum import crc32c
 from distributedlog.records.compression import Codec
-from distributedlog.records.kernel import count_keyless
+from distributedlog.records.kernel import check_replicated_batches, count_keyless
 from distributedlog.records.layout import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -50,6 +50,7 @@ from distributedlog.records.layout import (
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_AT,
+    BatchRun,
 )
 from distributedlog.records.record import (
     check_records,
@@ -359,36 +360,34 @@ def _codec_of(data: Buffer) -> int:
     return data[ATTRIBUTES_AT + 1] & CODEC_MASK
 
 
-def _is_cut(data: Buffer, position: int) -> bool:
-    """Whether the data ends before the batch does that begins here."""
-    left = len(data) - position
-    return left < HEADER_BYTES or left < read_header(data, position).size
-
-
-def check_follower_append(
-    data: Buffer, end_offset: int, leader_epoch: int, limits: RecordLimits
-) -> tuple[list[BatchHeader], int]:
-    """Returns the headers of batches that come with their offsets and must continue the log at `end_offset`,
-    up to the first one of an epoch above `leader_epoch`, and how many bytes they have.
+def check_follower_append(data: Buffer, end_offset: int, leader_epoch: int, limits: RecordLimits) -> BatchRun:
+    """Returns batches that come with their offsets and must continue the log at `end_offset`, up to the first
+    one of an epoch above `leader_epoch`.
 
     Gaps are right (the leader's log may be compacted), going back is not.  A cut batch at the end, as a
     fetch with a byte limit returns it, is left out; a first one is not: a leader gives at least one whole.
     """
-    headers: list[BatchHeader] = []
-    position, end = 0, len(data)
-    while position < end:
-        if headers and _is_cut(data, position):
-            break
-        header = check_batch(data, position, limits=limits)
-        if header.leader_epoch > leader_epoch:
-            break
-        if header.base_offset < end_offset:
-            raise UnexpectedOffsetError(
-                f"a batch starts at offset {header.base_offset}; the log ends at {end_offset}"
-            )
-        headers.append(header)
-        end_offset = header.next_offset
-        position += header.size
-    if not headers:
+    run = check_replicated_batches(data, end_offset, leader_epoch, limits.batch_bytes_max, limits.records_max)
+    if not run.headers:
         raise CorruptBatchError("there is no batch to append")
-    return headers, position
+    return run
+
+
+def cut_at_segments(
+    headers: list[BatchHeader], active_bytes: int, segment_bytes: int, offsets_max: int
+) -> Iterator[tuple[list[BatchHeader], int]]:
+    """Yields the batches in parts, with their bytes, each of which fits a segment as a leader would fill it:
+    the first what the active one has room for, if that is any.  One batch larger than a segment is a part
+    by itself, and so is what lies more than `offsets_max` behind the part's first offset."""
+    part: list[BatchHeader] = []
+    length, room = 0, segment_bytes - active_bytes
+    for header in headers:
+        size = LOG_OVERHEAD + header.batch_length
+        if part and (length + size > room or header.last_offset - part[0].base_offset > offsets_max):
+            yield part, length
+            part, length, room = [], 0, segment_bytes
+        elif not part and size > room:
+            room = segment_bytes
+        part.append(header)
+        length += size
+    yield part, length

@@ -21,8 +21,15 @@ from distributedlog.model.errors import CorruptLogError, DiskFullError, OffsetOu
 from distributedlog.ports.randomness import Randomness
 from distributedlog.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, read_header
 from distributedlog.records.control import read_end_marker
+from distributedlog.records.layout import BatchRun
 from distributedlog.storage import lookups
-from distributedlog.storage.append import AppendResult, AppendRules, Origin, check_follower_append
+from distributedlog.storage.append import (
+    AppendResult,
+    AppendRules,
+    Origin,
+    check_follower_append,
+    cut_at_segments,
+)
 from distributedlog.storage.epochs import EpochHistory
 from distributedlog.storage.files import Files
 from distributedlog.storage.index import RELATIVE_OFFSET_MAX
@@ -108,19 +115,23 @@ class PartitionLog(ReadableLog):
 
     def append_as_follower(self, data: Buffer, *, now_ms: int, leader_epoch: int = INT32_MAX) -> AppendResult:
         """Writes batches as the leader gave them, offsets and all.  Those of a later epoch than the one it
-        leads in are not written, nor what comes behind them: they are another leader's to give."""
+        leads in are not written, nor what comes behind them: they are another leader's to give.
+
+        What does not fit the active segment begins the next one.  On a disk that gets full on the way the
+        log ends after what was written; if that is nothing, DiskFullError is raised.
+        """
         self.check_open()
         start_offset = self._begin_with_batch(data, now_ms)
-        headers, length = check_follower_append(data, self.end_offset, leader_epoch, self.limits)
-        data = memoryview(data)[:length]
-        last_offset = headers[-1].last_offset
-        self._write(data, headers, last_offset, now_ms)
+        run = check_follower_append(data, self.end_offset, leader_epoch, self.limits)
+        headers, length = run.headers, run.length
+        view = memoryview(data)
+        if self._active.size + length <= self.config.segment_bytes and self._spans_no_gap(headers):
+            self._write_replicated(view[:length], headers, run, now_ms)
+        else:
+            self._write_parts(view, run, now_ms)
         if start_offset > self.start_offset:
             self.start_offset = self.high_watermark = start_offset
-        for header in headers:
-            if header.leader_epoch > self.epochs.latest_epoch:
-                self.epochs.assign(header.leader_epoch, header.base_offset)
-        return AppendResult(headers[0].base_offset, last_offset, -1)
+        return AppendResult(headers[0].base_offset, self.end_offset - 1, -1)
 
     def _begin_with_batch(self, data: Buffer, now_ms: int) -> int:
         """Returns where the log is to start.  A leader's log may start inside a batch, of which it gives the
@@ -133,7 +144,39 @@ class PartitionLog(ReadableLog):
                 return start_offset
         return self.start_offset
 
-    def _write(self, data: Buffer, headers: list[BatchHeader], last_offset: int, now_ms: int) -> None:
+    def _spans_no_gap(self, headers: list[BatchHeader]) -> bool:
+        return headers[-1].last_offset - headers[0].base_offset <= RELATIVE_OFFSET_MAX
+
+    def _write_parts(self, data: memoryview, run: BatchRun, now_ms: int) -> None:
+        position = 0
+        for headers, length in cut_at_segments(
+            run.headers, self._active.size, self.config.segment_bytes, RELATIVE_OFFSET_MAX
+        ):
+            try:
+                self._write_replicated(data[position : position + length], headers, run, now_ms)
+            except DiskFullError:
+                if position == 0:
+                    raise
+                return
+            position += length
+
+    def _write_replicated(
+        self, data: memoryview, headers: list[BatchHeader], run: BatchRun, now_ms: int
+    ) -> None:
+        self._write(data, headers, headers[-1].last_offset, now_ms, run.has_producers)
+        if run.epoch_max > self.epochs.latest_epoch:
+            for header in headers:
+                if header.leader_epoch > self.epochs.latest_epoch:
+                    self.epochs.assign(header.leader_epoch, header.base_offset)
+
+    def _write(
+        self,
+        data: Buffer,
+        headers: list[BatchHeader],
+        last_offset: int,
+        now_ms: int,
+        has_producers: bool = True,
+    ) -> None:
         segment = self._active
         if self._must_roll(segment, len(data), headers[-1].max_timestamp, last_offset, now_ms):
             # Behind a gap that no index could span, as compaction leaves them, the next segment begins there.
@@ -144,7 +187,7 @@ class PartitionLog(ReadableLog):
         self.end_offset = last_offset + 1
         if self._unsynced_since_ms is None:
             self._unsynced_since_ms = now_ms
-        if len(headers) > 1 or headers[0].producer_id >= 0:
+        if has_producers and (len(headers) > 1 or headers[0].producer_id >= 0):
             self._note_producers(data, headers, position)
 
     def _check_producer(self, data: Buffer, header: BatchHeader, origin: Origin) -> BatchMetadata | None:

@@ -6,6 +6,8 @@ The log file is a sequence of record batches and alone is the truth; all else ca
 last segment of a log is active and grows; the others are sealed and never change again, but for being
 replaced whole (compaction) or renamed and removed (retention).
 
+The last batches that were appended are found in memory (`_tail`); everything else by the indexes.
+
 An index entry is checked where it leads.  `locate` starts at the position an entry gives and must find
 there a batch whose base offset lies between that entry and the one before it; otherwise the index is
 rebuilt from the log and asked again.  So a wrong index costs time, never a wrong answer.
@@ -46,6 +48,8 @@ SWAP_SUFFIX = ".swap"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 LOOKUP_WINDOW_BYTES = 8 * 1024
+TAIL_BATCHES = 8
+"""How many of the last batches that were appended are found without a search; up to twice as many."""
 _WALK = struct.Struct(">qi4xb6xi")  # base offset, batch length, magic, last offset delta
 _INT64 = struct.Struct(">q")
 
@@ -99,6 +103,8 @@ class Segment:
         self._unwalkable_bytes: int | None = None
         """How large the log file was when its batches could not be walked for the indexes."""
         self._writer: File | None = None
+        self._tail: list[BatchPlace] = []
+        """The last batches that were appended, without a gap: followers and most consumers read these."""
 
     # --- making one ----------------------------------------------------------------------------
 
@@ -205,27 +211,51 @@ class Segment:
             writer.write_at(position, data)
         except OSError as error:
             self.log.undo_append(position, error)
-        for header in headers:
-            self.note(header, position)
-            position += LOG_OVERHEAD + header.batch_length
-        self.size = position
+        self._note_batches(headers, position)
+        self.size = position + len(data)
+        self._note_tail(headers)
 
     def note(self, header: BatchHeader, position: int) -> None:
         """Takes a batch that stands at `position` into the indexes, one entry for about every interval."""
+        self._note_batches((header,), position)
+
+    def _note_batches(self, headers: Sequence[BatchHeader], position: int) -> None:
+        """Takes batches that stand one behind the other into the indexes."""
+        since_entry, interval = self._bytes_since_entry, self._index_interval_bytes
         # Unpacked at once: this runs for every batch.
-        base_offset, length, _, _, _, _, last_delta, _, timestamp, _, _, _, _ = header
-        last_offset = base_offset + last_delta
-        if position == 0:
-            self.first_timestamp = timestamp
-        if timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-            self.max_timestamp_offset = last_offset
-        if self._bytes_since_entry > self._index_interval_bytes:
-            offset_bytes = self.offset_index.append(last_offset, position)
-            time_bytes = self.time_index.append_if_newer(self.max_timestamp, self.max_timestamp_offset)
-            self._want_index_bytes(offset_bytes, time_bytes)
-            self._bytes_since_entry = 0
-        self._bytes_since_entry += LOG_OVERHEAD + length
+        for base_offset, length, _, _, _, _, last_delta, _, timestamp, _, _, _, _ in headers:
+            if position == 0:
+                self.first_timestamp = timestamp
+            if timestamp > self.max_timestamp:
+                self.max_timestamp = timestamp
+                self.max_timestamp_offset = base_offset + last_delta
+            if since_entry > interval:
+                offset_bytes = self.offset_index.append(base_offset + last_delta, position)
+                time_bytes = self.time_index.append_if_newer(self.max_timestamp, self.max_timestamp_offset)
+                self._want_index_bytes(offset_bytes, time_bytes)
+                since_entry = 0
+            since_entry += LOG_OVERHEAD + length
+            position += LOG_OVERHEAD + length
+        self._bytes_since_entry = since_entry
+
+    def _note_tail(self, headers: list[BatchHeader]) -> None:
+        """Remembers where the last of these batches stand, the last of all."""
+        tail = self._tail
+        if len(headers) > TAIL_BATCHES:
+            tail.clear()  # what was there does not join on to the last of these
+            headers = headers[-TAIL_BATCHES:]
+        elif len(tail) > TAIL_BATCHES:
+            del tail[:-TAIL_BATCHES]
+        position = self.size
+        for header in headers:
+            position -= LOG_OVERHEAD + header[1]
+        for base_offset, length, _, _, _, _, last_delta, _, _, _, _, _, _ in headers:
+            size = LOG_OVERHEAD + length
+            # Past the constructor, which costs several times as much.
+            tail.append(
+                tuple.__new__(BatchPlace, (position, size, base_offset, base_offset + last_delta + 1))
+            )
+            position += size
 
     def _want_index_bytes(self, offset_bytes: int, time_bytes: int) -> None:
         self.index_bytes_wanted = max(offset_bytes + OFFSET_ENTRY.size, time_bytes + 2 * TIME_ENTRY.size)
@@ -252,6 +282,7 @@ class Segment:
         self.write_out_indexes()
 
     def seal(self) -> None:
+        self._tail.clear()
         self.finish_indexes()
         self.offset_index.release()
         self.time_index.release()
@@ -261,6 +292,9 @@ class Segment:
     def locate(self, offset: int) -> BatchPlace | None:
         """Returns the first batch that ends at `offset` or after, or None if the segment has none.  Indexes
         that contradict the log are rebuilt first."""
+        tail = self._tail
+        if tail and offset >= tail[0][2]:
+            return self._find_in_tail(offset)
         try:
             return self._locate(offset)
         except (_MistrustedIndexError, CorruptLogError):
@@ -269,6 +303,15 @@ class Segment:
             return self._locate(offset)
         except _MistrustedIndexError as error:
             raise CorruptLogError(f"{self.log.path}: {error}") from error
+
+    def _find_in_tail(self, offset: int) -> BatchPlace | None:
+        """Finds what `locate` does, for an offset at or behind the first one of the tail."""
+        found = None
+        for place in reversed(self._tail):
+            if place[3] <= offset:
+                break
+            found = place
+        return found
 
     def _locate(self, offset: int) -> BatchPlace | None:
         lowest, highest, position, next_offset, next_position = self.offset_index.lookup(offset)
@@ -448,6 +491,7 @@ class Segment:
         place = self.locate(offset)
         if place is None:
             return self.recount_tail()
+        self._tail.clear()
         self._settle_time_index()
         self.offset_index.truncate_to_position(place.position)
         self.time_index.truncate_to_offset(place.base_offset)

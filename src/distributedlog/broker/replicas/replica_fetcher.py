@@ -1,9 +1,10 @@
 """Fetches from one leader: requests as `replication/fetch_planner` plans them, and what responses do to logs.
 
 Fetches are long polls: an idle partition costs nothing, and a leader responds as soon as it has something.
-Responses are applied TURN_BYTES at a time, and logs truncated TURN_TRUNCATIONS at a time, so that a follower
-that has much to catch up with serves its own clients meanwhile.  The checkpoints of all logs that a response
-truncates (a failover) are lowered at once, before the first of them is.
+Responses are applied TURN_BYTES at a time, and no more is asked for of one partition, and logs truncated
+TURN_TRUNCATIONS at a time, so that a follower that has much to catch up with serves its own clients
+meanwhile.  The checkpoints of all logs that a response truncates (a failover) are lowered at once, before the
+first of them is.
 
 | what the leader responds                     | what is done                                                |
 |----------------------------------------------|-------------------------------------------------------------|
@@ -215,7 +216,7 @@ class ReplicaFetcher:
                     fetch_offset=position.offset,
                     last_fetched_epoch=position.last_fetched_epoch,
                     log_start_offset=position.log_start_offset,
-                    partition_max_bytes=self._fetchers.limits.partition_bytes,
+                    partition_max_bytes=min(self._fetchers.limits.partition_bytes, TURN_BYTES),
                     high_watermark=position.high_watermark,
                     unknown_tags=COMPLAINT if (topic_id, partition) in self._corrupt else (),
                 )

@@ -24,6 +24,7 @@ from distributedlog.protocol.messages.produce import ProduceResponse
 from distributedlog.replication.contract import ACKS_ALL, PartitionRead
 from distributedlog.replication.partition import Partition
 from distributedlog.storage.append import Origin
+from distributedlog.storage.segment import TAIL_BATCHES
 from tests.unit.broker.handlers.admin_stage import registration_of, versions_of
 from tests.unit.broker.handlers.data_requests import MUCH, fetch_request, only, values, wanted
 from tests.unit.broker.handlers.data_stage import (
@@ -477,7 +478,7 @@ def test_what_a_follower_says_is_corrupt_is_looked_into_if_it_is_one(tmp_path: P
 
 def test_what_cannot_be_read_is_looked_into(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
-        for number in range(3):
+        for number in range(2 * TAIL_BATCHES + 1):  # the last are found without being looked at
             broker.partition.append(batch_of([value_of(number)]), 1, NOW_MS)
         broker.settle()
         suspected: list[int] = []
