@@ -170,8 +170,8 @@ class Clients:
                 await self._ask_latest(client, place)
             if self.chance.random() < 0.03:
                 positions[place], seats[place] = 0, seats.get(place, 0) + 1
-            if self.chance.random() < 0.06:
-                await client.fetch_as_replica(place, positions.get(place, 0) + self.chance.randrange(8))
+            if self.chance.random() < 0.1:
+                await client.fetch_as_replica(place, positions.get(place, 0) + self.chance.randrange(6))
             await self._poll(client, place, positions, seats)
             await self.pause(130)
 

@@ -15,7 +15,7 @@ from tests.simulation.control_cluster import Report
 
 IS_SOAK = os.environ.get("DLOG_SOAK") == "1"
 SECONDS = 60 if IS_SOAK else 30
-SEEDS = 2_000 if IS_SOAK else 20
+SEEDS = 2_000 if IS_SOAK else 40
 SEEDS_PER_TEST = 5
 
 

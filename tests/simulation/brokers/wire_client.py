@@ -12,12 +12,14 @@ from distributedlog.client.connection import Connection, connect
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import BrokerUnreachableError, DlogError
+from distributedlog.model.ids import ZERO_UUID, Uuid
 from distributedlog.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
+    ReplicaState,
 )
 from distributedlog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -34,6 +36,7 @@ from tests.reliability.history import Place, Seen
 
 TIMEOUT_MS = 2_500
 FETCH_VERSION = 12
+REPLICA_FETCH_VERSION = 17
 NO_LEADER = -1
 EARLIEST, LATEST = -2, -1
 
@@ -47,6 +50,7 @@ class WireClient:
         self._bootstrap = bootstrap
         self._connections: dict[tuple[str, int], Connection] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
+        self._topic_ids: dict[str, Uuid] = {}
         self.leaders: dict[Place, tuple[int, int]] = {}
         """The leader of a partition and its epoch."""
 
@@ -69,6 +73,7 @@ class WireClient:
             return
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in found.brokers}
         for topic in found.topics:
+            self._topic_ids[topic.name or ""] = topic.topic_id
             for each in topic.partitions:
                 place = Place(topic.name or "", each.partition_index)
                 if each.leader_epoch >= self.leaders.get(place, (NO_LEADER, -1))[1]:
@@ -128,13 +133,13 @@ class WireClient:
             partition_max_bytes=1_024,
         )
         request = FetchRequest(
-            replica_id=self.chance.choice(list(self._addresses or (1,))),
+            replica_state=ReplicaState(replica_id=self.chance.choice(list(self._addresses or (1,)))),
             max_wait_ms=0,
             min_bytes=0,
-            topics=[FetchTopic(topic=place.topic, partitions=[asked])],
+            topics=[FetchTopic(topic_id=self._topic_ids.get(place.topic, ZERO_UUID), partitions=[asked])],
         )
         with contextlib.suppress(DlogError):
-            await self.ask_leader(place, request, FetchResponse, FETCH_VERSION)
+            await self.ask_leader(place, request, FetchResponse, REPLICA_FETCH_VERSION)
 
 
 def records_from(data: PartitionData, offset: int) -> tuple[tuple[Seen, ...], int]:
