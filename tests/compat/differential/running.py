@@ -46,6 +46,8 @@ SETTINGS: Final = {
     "node.id": "1",
     "process.roles": "broker,controller",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
     "log.index.size.max.bytes": "65536",
 }
 """What both are set to; small indexes, since each of the many partitions has two as files of that size."""
