@@ -20,7 +20,7 @@ leads again once a lost one is back.  Who would rather begin empty asks for an u
 
 CORRUPT is told by a broker that serves.  It asks to be released: it is going to remove committed records in
 order to fetch them again.  The leader epoch rises with the release though the leader may stay, so that no
-fetch from before counts for the ISR any more (decision 24).  If nobody else can lead cleanly nothing changes,
+fetch from before counts for the ISR any more (decision 28).  If nobody else can lead cleanly nothing changes,
 and the broker asks again when others are in sync.
 """
 

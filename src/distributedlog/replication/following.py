@@ -138,7 +138,7 @@ class FollowerReplica(Replica):
         """Ends the log before what is corrupt, and fetches on from there; returns where that is kept.
 
         Committed records go.  So this replica must be out of the ISR and the ELR, in a leader epoch in which
-        it has not fetched yet (decision 24).
+        it has not fetched yet (decision 28).
         """
         corruption = self.corruption
         assert corruption is not None

@@ -10,7 +10,7 @@
 
 Setting aside removes committed records.  It is done only when the image shows that another leads, and this
 replica in neither ISR nor ELR, in a later leader epoch than any in which it has fetched; why nothing
-acknowledged can be lost by it stands in decision 24.  A leader that finds its own log corrupt hands over by
+acknowledged can be lost by it stands in decision 28.  A leader that finds its own log corrupt hands over by
 the same way.  While no other replica is in sync there is nobody to fetch from: this one leads on, serves what
 is sound, and asks again whenever another has come into the ISR.
 
