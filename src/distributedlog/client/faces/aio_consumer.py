@@ -331,7 +331,12 @@ class Consumer:
                 return True
             if self._joining is not None and self._joining.done():
                 return True
-        return self._commits_itself and self._cluster.clock.monotonic_ms() >= self._commit_due_ms
+        return self._is_commit_due()
+
+    def _is_commit_due(self) -> bool:
+        """Nothing is committed while a join is under way: it would only be refused."""
+        is_time = self._cluster.clock.monotonic_ms() >= self._commit_due_ms
+        return self._commits_itself and is_time and self._joining is None
 
     async def _maintain(self) -> None:
         if self._is_closed:
@@ -345,8 +350,7 @@ class Consumer:
             raise InvalidRequestError("nothing is assigned: subscribe to topics, or assign partitions")
         if self._unresolved:
             await self._resolve()
-        is_due = self._cluster.clock.monotonic_ms() >= self._commit_due_ms
-        if self._commits_itself and is_due and self._joining is None:
+        if self._is_commit_due():
             await self._commit_by_itself()
 
     async def _rebalance(self, member: GroupMember) -> None:
