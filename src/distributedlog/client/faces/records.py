@@ -61,20 +61,29 @@ class Prefetched:
         self._chunks.clear()
 
     def take(self, most: int, paused: Collection[TopicPartition] = ()) -> Taken:
-        """Takes at most so many records, in their order."""
+        """Takes at most so many records, in their order.
+
+        Raises `InvalidRecordError` if the first one cannot be deserialized; a later one ends what is taken.
+        Whatever is raised, nothing is taken then.
+        """
         records: list[ConsumerRecord] = []
         positions: dict[TopicPartition, int] = {}
         kept: list[_Chunk] = []
+        looked_at: list[tuple[_Chunk, int]] = []
         while self._chunks and len(records) < most:
             chunk = self._chunks.popleft()
+            looked_at.append((chunk, chunk.at))
             if chunk.partition in paused:
                 kept.append(chunk)
                 continue
             end = min(len(chunk.records), chunk.at + most - len(records))
             try:
                 found = self._made(chunk.partition, chunk.records[chunk.at : end])
-            except BaseException:
-                self._chunks.extendleft([chunk, *reversed(kept)])
+            except BaseException as error:
+                if records and isinstance(error, InvalidRecordError):
+                    kept.append(chunk)
+                    break
+                self._put_back(looked_at)
                 raise
             records += found
             chunk.at += len(found)
@@ -87,6 +96,11 @@ class Prefetched:
                 positions[chunk.partition] = chunk.next_offset
         self._chunks.extendleft(reversed(kept))
         return Taken(records, positions)
+
+    def _put_back(self, looked_at: list[tuple[_Chunk, int]]) -> None:
+        for chunk, at in reversed(looked_at):
+            chunk.at = at
+            self._chunks.appendleft(chunk)
 
     def _made(self, partition: TopicPartition, records: list[Record]) -> list[ConsumerRecord]:
         topic, index = partition
