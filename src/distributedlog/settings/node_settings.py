@@ -49,6 +49,7 @@ OPTIONAL: Final = "optional"
 ASSIGNORS: Final = ("uniform", "range")
 MIGRATIONS: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 REPLICAS_BY_VOTERS: Final = "as many as nodes vote, at most 3"
+MIN_INSYNC_BY_VOTERS: Final = "2 if three or more nodes vote, else 1"
 LOG_FORMATS: Final = ("console", "json")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 CLUSTER_ID_LENGTH_MAX: Final = 100
@@ -238,7 +239,7 @@ class NodeSettings:
     )  # fmt: skip
     min_insync_replicas: int = _cluster_wide(
         "min.insync.replicas", "How many replicas must have a record before acks=all is acknowledged.",
-        topic_name="min.insync.replicas", default_text="2 if three or more nodes vote, else 1",
+        topic_name="min.insync.replicas", default_text=MIN_INSYNC_BY_VOTERS,
     )  # fmt: skip
     unclean_leader_election: bool = _cluster_wide(
         "unclean.leader.election.enable",
@@ -359,10 +360,12 @@ class NodeSettings:
         "transaction.state.log.replication.factor",
         "Of the same; at most as many as there are brokers.",
         kind=Kind.SHORT,
+        default_text=REPLICAS_BY_VOTERS,
     )
     transactions_topic_min_isr: int = _cluster_wide(
         "transaction.state.log.min.isr",
         "Of the same: its `min.insync.replicas`; at most its replication factor.",
+        default_text=MIN_INSYNC_BY_VOTERS,
     )
     transactions_topic_segment_bytes: int = _cluster_wide(
         "transaction.state.log.segment.bytes", "Of the same: how large its segments grow."
