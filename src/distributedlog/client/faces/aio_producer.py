@@ -64,13 +64,13 @@ class Producer:
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
         """Takes a record.  Raises `BufferFullError` if there is no room for it within `max_block_ms`."""
-        if self._is_closed:
-            raise ClientClosedError("the producer is closed")
+        self._check_open()
         record = self._serializers.record(value, key, headers, timestamp_ms)
         size = estimated_bytes(record)
         place = self._core.place_now(topic, record, partition, size) if self._core.has_room else None
         if place is None:
             place = await self._place_after_waiting(topic, record, partition, size)
+            self._check_open()
         ended, index = self._core.add_now(place, record, size)
         if index == 0:
             await asyncio.sleep(0)  # the sender gets its turn also under a caller that never waits
@@ -78,6 +78,10 @@ class Producer:
         if on_delivery is not None:
             delivery.add_done_callback(on_delivery)
         return delivery
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosedError("the producer is closed")
 
     async def _place_after_waiting(
         self, topic: str, record: Record, partition: int | None, size: int
@@ -123,8 +127,7 @@ class Producer:
         be there. Waits for room as `send` does; a row without a partition goes where its key belongs, as
         murmur2 has it.
         """
-        if self._is_closed:
-            raise ClientClosedError("the producer is closed")
+        self._check_open()
         return await send_rows(self._core, self._cluster, topic, rows)
 
     async def flush(self) -> None:

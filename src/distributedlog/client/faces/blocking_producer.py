@@ -11,6 +11,9 @@ waits, for `max_block_ms` at most.
 
 **Threads.**  Any number may send.  Records of one thread for one partition stay in their order.
 
+**Closing.**  A send either is in the inbox before the producer is closed, and its delivery says how it ended,
+or is refused: both happen under the lock.  The core goes away on the loop, once the inbox is empty.
+
 **Fork.**  In a child process the producer begins anew, with a thread, connections and a producer id of its
 own. What the parent had buffered is the parent's to deliver: it is dropped here.
 """
@@ -125,22 +128,24 @@ class Producer(Owner):
             with self._lock:
                 if self._inbox_bytes + core.buffered_bytes >= self._options.buffer_bytes_max:
                     self._wait_for_room(core)
+                self._check_open()
                 place = core.place_now(topic, record, partition, size)
                 if place is not None:
                     self._inbox.append((place, record, size, delivery, on_delivery))
                     self._inbox_bytes += size
-                    if self._is_drain_due:
-                        return delivery
-                    self._is_drain_due = True
-                    break
+                    if not self._is_drain_due:
+                        self._is_drain_due = True
+                        self._thread.call_soon(self._drain)
+                    return delivery
             self._learn(core, topic)
-        self._thread.call_soon(self._drain)
-        return delivery
 
-    def _start(self) -> Core:
+    def _check_open(self) -> None:
         if self._is_closed:
             raise ClientClosedError("the producer is closed")
+
+    def _start(self) -> Core:
         with self._starting:
+            self._check_open()
             if self._core is None:
                 self._core = self._thread.run(self._make_core())
             return self._core
@@ -156,6 +161,9 @@ class Producer(Owner):
 
         try:
             self._thread.run(bounded())
+        except concurrent.futures.CancelledError:
+            self._check_open()
+            raise
         except TimeoutError:
             raise RequestTimedOutError(
                 f"nothing was learnt of topic {topic!r} within {self._max_block_ms} ms"
@@ -165,7 +173,10 @@ class Producer(Owner):
         deadline = time.monotonic() + self._max_block_ms / 1000
         self._waiting += 1
         try:
-            while self._inbox_bytes + core.buffered_bytes >= self._options.buffer_bytes_max:
+            while (
+                not self._is_closed
+                and self._inbox_bytes + core.buffered_bytes >= self._options.buffer_bytes_max
+            ):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise no_room(self._max_block_ms)
@@ -219,15 +230,20 @@ class Producer(Owner):
 
     def close(self) -> None:
         """Closes it; what is not delivered fails: `flush` first to deliver it."""
-        self._is_closed = True
-        core, cluster = self._core, self._cluster
-        self._core = self._cluster = None
-        if core is not None and cluster is not None:
-            self._thread.run(self._close(core, cluster))
-        self._thread.stop()
+        with self._starting, self._lock:
+            is_first, self._is_closed = not self._is_closed, True
+            core, cluster = self._core, self._cluster
+            self._room.notify_all()
+        try:
+            if is_first and core is not None and cluster is not None:
+                self._thread.run(self._close(core, cluster))
+        finally:
+            self._core = self._cluster = None
+            self._thread.stop()
 
     async def _close(self, core: Core, cluster: Cluster) -> None:
         self._into_batches(core)
+        self._core = self._cluster = None
         await core.close()
         await cluster.close()
 

@@ -1,12 +1,14 @@
 """Both producers against a real broker, and what they leave when they are closed."""
 
 import asyncio
+import concurrent.futures
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from distributedlog import Admin, NewTopic, Producer, TopicPartition, aio
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.admin.log_dirs import ProducerView
 from distributedlog.client.consumer import Consumer as Assigned
+from distributedlog.client.faces.blocking_producer import TURN_RECORDS_MAX
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.offset_specs import BEGINNING
 from distributedlog.model.errors import (
@@ -234,3 +237,91 @@ def test_what_is_not_delivered_fails_when_the_producer_is_closed(bootstrap: str,
     assert delivery.done()
     with pytest.raises(DlogError, match="closed"):
         delivery.result()
+
+
+def test_a_send_that_meets_close_is_refused(bootstrap: str, topic: str) -> None:
+    def close_first(value: str) -> bytes:
+        producer.close()
+        return value.encode()
+
+    producer = Producer(bootstrap, value_serializer=close_first)
+    producer.partitions_for(topic)
+    with pytest.raises(ClientClosedError):
+        producer.send(topic, "v")
+    assert not [each for each in threading.enumerate() if each.name.startswith("dlog")]
+
+
+def test_a_send_that_waits_for_room_is_refused_when_the_producer_is_closed(
+    bootstrap: str, topic: str
+) -> None:
+    is_waiting = threading.Event()
+
+    class Room(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            is_waiting.set()
+            return super().wait(timeout)
+
+    producer = Producer(bootstrap, max_block_ms=600_000)
+    producer.partitions_for(topic)
+    producer._room = Room(producer._lock)
+    producer._inbox_bytes = 1 << 40
+    refused: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            producer.send(topic, "v")
+        except ClientClosedError as error:
+            refused.append(error)
+
+    sending = threading.Thread(target=send, daemon=True)
+    sending.start()
+    assert is_waiting.wait(60)
+    producer.close()
+    sending.join(60)
+    assert len(refused) == 1
+
+
+def test_closing_goes_on_while_somebody_waits_for_a_record_in_the_inbox(bootstrap: str, topic: str) -> None:
+    """The loop stands still until more is in the inbox than it takes in one turn."""
+    producer = Producer(bootstrap, linger_ms=60_000)
+    producer.partitions_for(topic)
+    go_on, is_closing = threading.Event(), threading.Event()
+    producer._thread.call_soon(go_on.wait)
+    deliveries = [producer.send(topic, "v") for _ in range(2 * TURN_RECORDS_MAX)]
+    producer.wait_for(deliveries[-1])
+
+    submit = producer._thread.submit
+
+    def told(work: Coroutine[Any, Any, None]) -> "concurrent.futures.Future[None]":
+        is_closing.set()
+        return submit(work)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(producer._thread, "submit", told)
+        closing = threading.Thread(target=producer.close, daemon=True)
+        closing.start()
+        assert is_closing.wait(60)
+        go_on.set()
+        closing.join(60)
+    assert not closing.is_alive()
+    assert all(each.done() for each in deliveries)
+
+
+def test_the_asyncio_face_refuses_a_send_that_meets_close(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        producer = aio.Producer(bootstrap)
+        learn = producer._core.learn
+
+        async def learn_and_close(name: str) -> int:
+            found = await learn(name)
+            await producer.close()
+            return found
+
+        monkeypatch.setattr(producer._core, "learn", learn_and_close)
+        async with asyncio.timeout(60):
+            with pytest.raises(ClientClosedError):
+                await producer.send(topic, "v")
+
+    asyncio.run(story())
