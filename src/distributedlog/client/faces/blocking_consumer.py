@@ -72,6 +72,8 @@ class Consumer:
             return future.result()
         except BaseException:
             future.cancel()
+            # The old queue tells of this end, which the next call must not take for its own.
+            self._calls = queue.SimpleQueue()
             raise
 
     def _answer(self, call: _Call) -> None:

@@ -168,6 +168,23 @@ def test_a_callback_that_fails_is_told_by_poll(bootstrap: str, topic: str, group
             consumer.poll(60_000)
 
 
+def test_a_consumer_can_be_closed_after_an_interrupt(bootstrap: str, topic: str, group: str) -> None:
+    revoked: list[TopicPartition] = []
+
+    def interrupt(partitions: object) -> None:
+        raise KeyboardInterrupt
+
+    consumer = Consumer(bootstrap, group_id=group, **QUICK)
+    consumer.subscribe([topic], on_assigned=interrupt, on_revoked=revoked.extend)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll(60_000)
+    closing = threading.Thread(target=consumer.close, daemon=True)
+    closing.start()
+    closing.join(WAIT_S)
+    assert not closing.is_alive()
+    assert len(revoked) == 4
+
+
 def test_iteration_commits_what_was_dealt_with_and_not_what_failed(
     bootstrap: str, topic: str, group: str
 ) -> None:
