@@ -43,8 +43,9 @@ class GroupMember:
         self.on_attention: Callable[[], object] = lambda: None
         """Called when the membership wants something of whoever polls."""
         self._topics_led: frozenset[str] = frozenset()
-        self._counts: dict[str, int] = {}
-        """The partitions of each topic when this member, as leader, last assigned them."""
+        self._counts: dict[str, int] | None = None
+        """The partitions of each topic that was there when this member last assigned them; None if it does
+        not lead."""
 
     # --- joining -------------------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ class GroupMember:
             if joined is False:
                 self.membership.must_join = True
                 return None
-            self._counts = {}
+            self._counts = None
             assignments = await self._assign(joined) if isinstance(joined, Lead) else None
             sync = self.membership.sync_request(assignments)
             change = self.membership.accept_sync(
@@ -105,8 +106,8 @@ class GroupMember:
 
     async def _assign(self, lead: Lead) -> Mapping[str, list[TopicPartition]]:
         self._topics_led = frozenset(lead.topics)
-        self._counts = await self._partition_counts(lead.topics)
-        return lead.assignor.assign(self._counts, lead.members)
+        counts = self._counts = await self._partition_counts(lead.topics)
+        return lead.assignor.assign(counts, lead.members)
 
     async def _partition_counts(self, topics: Collection[str]) -> dict[str, int]:
         if not topics:
@@ -120,7 +121,11 @@ class GroupMember:
 
     async def look_for_new_partitions(self) -> None:
         """A leader that finds other numbers of partitions than it has assigned asks for a rebalance."""
-        if self._counts and await self._partition_counts(self._topics_led) != self._counts:
+        assigned = self._counts
+        if assigned is None:
+            return
+        found = await self._partition_counts(self._topics_led)
+        if found != assigned and self._counts is assigned:
             self.membership.must_join = True
 
     # --- being a member ------------------------------------------------------------------------

@@ -255,6 +255,18 @@ def test_a_pattern_finds_topics_and_partitions_that_come_later(bootstrap: str, g
             until([consumer], lambda: len(consumer.assignment) == 5)
 
 
+def test_a_topic_that_is_created_after_the_subscription_is_found(bootstrap: str, group: str) -> None:
+    name = f"c{next(_numbers)}"
+    with (
+        Admin(bootstrap) as admin,
+        Consumer(bootstrap, group_id=group, topics=[name], metadata_max_age_ms=100, **QUICK) as consumer,
+    ):
+        until([consumer], lambda: consumer.metrics()["rebalances"] == 1)
+        assert consumer.assignment == frozenset()
+        admin.create_topic(NewTopic(name, 2))
+        until([consumer], lambda: len(consumer.assignment) == 2)
+
+
 def test_where_to_begin_without_an_offset(bootstrap: str, topic: str, group: str) -> None:
     fill(bootstrap, topic, range(3), partition=0)
     at = TopicPartition(topic, 0)
