@@ -111,6 +111,8 @@ class Membership:
         self.topics: frozenset[str] = frozenset(topics)
         self.owned: tuple[TopicPartition, ...] = ()
         self.must_join = True
+        self._topics_told = self.topics
+        """What the coordinator was last told that it wants to read."""
         self._assignors = assignors_named(options.assignors)
         self._previous: tuple[tuple[TopicPartition, ...], int] = ((), NO_GENERATION)
         """What it had and since when, for assignors that want to give it the same again."""
@@ -145,6 +147,7 @@ class Membership:
 
     def join_request(self, reason: str | None = None) -> JoinGroupRequest:
         self.state = State.JOINING
+        self._topics_told = self.topics
         owned = self.owned if self.is_cooperative else ()
         previous, generation = self._previous
         return JoinGroupRequest(
@@ -223,7 +226,7 @@ class Membership:
         self.owned = assigned
         self._previous = (assigned, self.generation)
         self.state = State.STABLE
-        self.must_join = bool(change.revoked)
+        self.must_join = bool(change.revoked) or self.topics != self._topics_told
         return change
 
     # --- being a member ------------------------------------------------------------------------

@@ -113,6 +113,18 @@ def test_a_cooperative_member_gives_up_topics_that_it_does_not_want_any_more() -
     assert found.owned == (B0,)
 
 
+def test_topics_that_are_subscribed_to_during_a_join_take_another_one() -> None:
+    found = member()
+    found.must_join = False
+    found.join_request()
+    found.subscribe(["b"])
+    found.accept_join(joined())
+    assert found.accept_sync(synced(A0)) is not None
+    assert found.must_join, "the coordinator was told of other topics"
+    stable(found, B0)
+    assert not found.must_join
+
+
 @pytest.mark.parametrize(
     ("code", "keeps_id"), [(ErrorCode.ILLEGAL_GENERATION, True), (ErrorCode.UNKNOWN_MEMBER_ID, False)]
 )
