@@ -121,6 +121,7 @@ def test_topics_that_are_subscribed_to_during_a_join_take_another_one() -> None:
     found.accept_join(joined())
     assert found.accept_sync(synced(A0)) is not None
     assert found.must_join, "the coordinator was told of other topics"
+    assert found.prepare().revoked == (A0,)
     stable(found, B0)
     assert not found.must_join
 
