@@ -55,6 +55,8 @@ from distributedlog.protocol.messages.offset_fetch import (
 GROUP_KEY: Final = 0
 SEVERAL_KEYS_SINCE: Final = 4
 SEVERAL_GROUPS_SINCE: Final = 8
+STABLE_SINCE: Final = 7
+"""The first version of OffsetFetch that can wait for open transactions."""
 NAMED_VERSION_MAX: Final = 9
 """The last versions of OffsetCommit and OffsetFetch that name topics by name."""
 
@@ -95,11 +97,21 @@ class GroupOffsets:
             )
 
     async def fetch(
-        self, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: int | None = None
+        self,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+        require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets that there are; None: of all partitions that have one."""
+        """The committed offsets that there are; None: of all partitions that have one.
+
+        `require_stable` waits for open transactions that commit offsets of these: whoever reads on from
+        an offset must not take one that is about to be replaced.
+        """
         return await self._cluster.retrying(
-            lambda: self._fetch(partitions), timeout_ms=timeout_ms, is_worth_waiting=_is_worth_waiting
+            lambda: self._fetch(partitions, require_stable),
+            timeout_ms=timeout_ms,
+            is_worth_waiting=_is_worth_waiting,
         )
 
     async def delete(self, partitions: Collection[TopicPartition]) -> None:
@@ -205,13 +217,13 @@ class GroupOffsets:
     # --- fetching ------------------------------------------------------------------------------
 
     async def _fetch(
-        self, partitions: Collection[TopicPartition] | None
+        self, partitions: Collection[TopicPartition] | None, require_stable: bool
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         try:
             connection = await self.coordinator()
             version = connection.version_for(OffsetFetchRequest, NAMED_VERSION_MAX)
             response = await connection.call(
-                self._fetch_request(partitions, version),
+                self._fetch_request(partitions, version, require_stable and version >= STABLE_SINCE),
                 OffsetFetchResponse,
                 timeout_ms=self._cluster.options.request_timeout_ms,
                 version=version,
@@ -222,7 +234,7 @@ class GroupOffsets:
             raise
 
     def _fetch_request(
-        self, partitions: Collection[TopicPartition] | None, version: int
+        self, partitions: Collection[TopicPartition] | None, version: int, require_stable: bool
     ) -> OffsetFetchRequest:
         wanted: dict[str, list[int]] = {}
         for topic, index in sorted(partitions or ()):
@@ -231,12 +243,16 @@ class GroupOffsets:
             alone = [
                 OffsetFetchRequestTopic(name=name, partition_indexes=found) for name, found in wanted.items()
             ]
-            return OffsetFetchRequest(group_id=self.group_id, topics=None if partitions is None else alone)
+            return OffsetFetchRequest(
+                group_id=self.group_id,
+                topics=None if partitions is None else alone,
+                require_stable=require_stable,
+            )
         topics = [
             OffsetFetchRequestTopics(name=name, partition_indexes=found) for name, found in wanted.items()
         ]
         group = OffsetFetchRequestGroup(group_id=self.group_id, topics=None if partitions is None else topics)
-        return OffsetFetchRequest(groups=[group])
+        return OffsetFetchRequest(groups=[group], require_stable=require_stable)
 
     def _read_offsets(self, response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
         about = f"the committed offsets of group {self.group_id!r}"

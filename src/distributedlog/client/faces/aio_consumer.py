@@ -466,7 +466,10 @@ class Consumer:
         if self._group is None:
             raise ConfigError("committed offsets are those of a group: group_id is missing")
         wanted = self._partitions if partitions is None else partitions
-        found = await GroupOffsets(self._group_cluster, self._group.group_id).fetch(wanted) if wanted else {}
+        if not wanted:
+            return {}
+        offsets = GroupOffsets(self._group_cluster, self._group.group_id)
+        found = await offsets.fetch(wanted, require_stable=True)
         return {each: at.offset for each, at in found.items()}
 
     async def position(self, partition: TopicPartition) -> int:

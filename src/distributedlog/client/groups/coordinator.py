@@ -178,7 +178,7 @@ class GroupMember:
     async def committed(
         self, partitions: "set[TopicPartition] | frozenset[TopicPartition]"
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        return await self._offsets.fetch(partitions)
+        return await self._offsets.fetch(partitions, require_stable=True)
 
     # --- leaving -------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from distributedlog import aio
 from distributedlog.client.admin.group_offsets import GroupOffsets, OffsetAndMetadata
 from distributedlog.client.metadata import Cluster
 from distributedlog.model.error_codes import ErrorCode
@@ -48,6 +49,8 @@ class Keeper:
     kept: dict[TopicPartition, tuple[int, str | None]] = field(default_factory=dict)
     refusals: list[ErrorCode] = field(default_factory=list)
     hang_ups: int = 0
+    required_stable: list[bool] = field(default_factory=list)
+    """What each OffsetFetch asked for."""
     broker: ScriptedBroker = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +92,7 @@ class Keeper:
         return OffsetCommitResponse(topics=topics)
 
     def fetch(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+        self.required_stable.append(request.require_stable)
         code = self.refusals.pop(0) if self.refusals else ErrorCode.NONE
         if version < 8:
             asked = request.topics
@@ -182,3 +186,36 @@ def test_a_refusal_for_good_is_raised_with_the_group_and_the_partition(
     with pytest.raises(kind, match="group 'g' at t-0"):
         with_group(keeper, lambda group: group.commit({T0: OffsetAndMetadata(5)}))
     assert keeper.broker.count(ApiKey.OFFSET_COMMIT) == 1
+
+
+def with_fetch_versions(last: int) -> dict[ApiKey, tuple[int, int]]:
+    return {**NEWEST, ApiKey.OFFSET_FETCH: (1, last)}
+
+
+@pytest.mark.parametrize(("last", "is_told"), [(6, False), (7, True), (9, True)])
+def test_stable_offsets_are_waited_for_where_the_broker_can(last: int, is_told: bool) -> None:
+    refusals = [ErrorCode.UNSTABLE_OFFSET_COMMIT] if is_told else []
+    keeper = Keeper(with_fetch_versions(last), kept={T0: (5, None)}, refusals=refusals)
+    found = with_group(keeper, lambda group: group.fetch([T0], require_stable=True))
+    assert found == {T0: OffsetAndMetadata(5)}
+    assert keeper.required_stable == ([True, True] if is_told else [False])
+
+
+def test_an_onlooker_takes_offsets_as_they_are() -> None:
+    keeper = Keeper(kept={T0: (5, None)})
+    with_group(keeper, lambda group: group.fetch([T0]))
+    assert keeper.required_stable == [False]
+
+
+def test_a_consumer_reads_on_only_from_stable_offsets() -> None:
+    keeper = Keeper(kept={T0: (5, None)})
+
+    async def story() -> None:
+        async with aio.Consumer(keeper.broker.bootstrap, group_id="g", enable_auto_commit=False) as consumer:
+            consumer.assign([T0])
+            assert await consumer.committed() == {T0: 5}
+            assert await consumer.position(T0) == 5
+
+    with keeper.broker.running():
+        run(story())
+    assert keeper.required_stable == [True, True]
