@@ -53,7 +53,7 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 3
 EXIT_HURRIED: Final = 130
 METADATA_FILES_MAX: Final = 64
-FENCE_SECONDS_MAX: Final = 5.0
+FENCE_SECONDS_MAX: Final = 15.0
 """How long a node whose disk failed waits for the controller to fence it; then it ends all the same."""
 DIRECTORY_CHECK_SECONDS: Final = 2.0
 """The interval between two looks at whether the node's directory is still there."""

@@ -234,7 +234,7 @@ class OffsetManager:
         for group_id in list(self._offsets.groups()):
             if all(partition.topic in request.topics for partition in self._offsets.of(group_id)):
                 self._keep_listed(group_id, turn)
-        return None if write_some(turn, self._of_topics(request.topics)) else PART_DONE
+        return None if write_some(turn, self._of_topics(request.topics, turn)) else PART_DONE
 
     def _keep_listed(self, group_id: str, turn: Turn) -> None:
         """A group that only had committed offsets is Empty without them, as in Kafka, and listed until it is
@@ -242,7 +242,10 @@ class OffsetManager:
         if group_id not in self._groups and group_id not in self._consumers.by_id:
             self._groups[group_id] = ClassicGroup(group_id, turn.wall_ms)
 
-    def _of_topics(self, topics: frozenset[str]) -> Iterator[OffsetRecord]:
+    def _of_topics(self, topics: frozenset[str], turn: Turn) -> Iterator[OffsetRecord]:
+        for each in list(turn.pending.records()):  # a tombstone supersedes what a transaction holds
+            if isinstance(each, OffsetRecord) and each.partition.topic in topics:
+                yield make_offset_tombstone(each.group_id, each.partition)
         for group_id in self._offsets.groups():
             for partition in self._offsets.of(group_id):
                 if partition.topic in topics:

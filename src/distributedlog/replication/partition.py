@@ -253,6 +253,13 @@ class Partition(FollowerReplica):
             self._notify(self._signals.out_of_sync_follower_fetched)
         return self._make_read(read.region, None)
 
+    def withdraw_proposal(self) -> None:
+        """Drops the open proposal of an ISR: who was to join holds nothing back any more."""
+        if self._view is not None:
+            self._view.withdraw()
+            self._advance_high_watermark()
+            self._notify(self._signals.start_advanced)
+
     def is_idle_at(self, offset: int, follower_id: int = NO_FOLLOWER) -> bool:
         """Returns whether a reader from `offset` on learns nothing more before a signal: it is at the end,
         and all is committed; or it is a follower in sync."""

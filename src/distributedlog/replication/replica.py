@@ -27,6 +27,7 @@ from typing import NoReturn
 
 from distributedlog.model.config import LogConfig
 from distributedlog.model.errors import (
+    DiskFullError,
     FencedLeaderEpochError,
     LogClosedError,
     LogDirectoryFailedError,
@@ -354,10 +355,12 @@ class Replica:
             self.fail(self.log.files.failure)
             return
         self._advance_high_watermark()
-        # Without room nothing was done, and `sync_if_due` asks again: at once would be for ever.
-        if error is None and self.committable_end_offset < self.log.end_offset:
+        if isinstance(error, DiskFullError):
+            return  # nothing was done, and `sync_if_due` asks again: at once would be for ever
+        # An error is of what a truncation has removed; what came after it waits for its sync, too.
+        if self.committable_end_offset < self.log.end_offset:
             self._await_sync(urgent=self._view is None)
-        elif error is None and self._view is None:
+        elif self._view is None:
             self._notify(self._signals.end_stored)
 
     def sync_if_due(self, now_ms: int) -> None:

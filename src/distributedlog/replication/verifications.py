@@ -47,10 +47,12 @@ class Verifications:
 
     def begin(self, producer_id: int, producer_epoch: int) -> Verification:
         """Returns the verification of this producer and epoch: the one under way if there is any.  One of an
-        earlier epoch counts no more; whoever begins one releases it."""
+        earlier epoch than another's counts not, or no more; whoever begins one releases it."""
         found = self._by_producer.get(producer_id)
-        if found is None or found.producer_epoch != producer_epoch:
+        if found is None or found.producer_epoch < producer_epoch:
             found = self._by_producer[producer_id] = Verification(producer_id, producer_epoch)
+        elif found.producer_epoch > producer_epoch:
+            found = Verification(producer_id, producer_epoch)
         found.users += 1
         return found
 

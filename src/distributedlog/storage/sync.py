@@ -171,16 +171,22 @@ class SyncRounds:
         self._is_posted = False
         gathered, self._gathered = self._gathered, {}
         lanes: tuple[list[Piece], list[Piece]] = ([], [])
-        for sync, is_urgent in gathered.items():
-            job = sync.begin()
-            if job is not None:
-                self._running[job] = sync
-                lanes[0 if is_urgent else 1].append(job)
-        count = len(lanes[0]) + len(lanes[1])
-        if count:
-            self.round_count += 1
-            self.log_count += count
-            self._executor.run_round(*lanes, self._end_one)
+        try:
+            while gathered:
+                sync = next(iter(gathered))
+                is_urgent = gathered.pop(sync)
+                job = sync.begin()
+                if job is not None:
+                    self._running[job] = sync
+                    lanes[0 if is_urgent else 1].append(job)
+        finally:  # a waiter that raises, a defect, must not keep the other logs from being synced
+            for sync, is_urgent in gathered.items():
+                self.add(sync, urgent=is_urgent)
+            count = len(lanes[0]) + len(lanes[1])
+            if count:
+                self.round_count += 1
+                self.log_count += count
+                self._executor.run_round(*lanes, self._end_one)
 
     def _end_one(self, job: Piece, outcome: Outcome[None]) -> None:
         self._running.pop(job).end(outcome)

@@ -340,9 +340,11 @@ class TransactionMachine:
         oldest_ms = self._wall_ms() - self.config.id_expiration_ms
         gone: list[TransactionRecord] = []
         again_ms = self.config.id_expiration_check_ms
+        size = 0
         for transactional_id, found in self.transactions.items():
             if not _is_open(found) and found.last_update_ms < oldest_ms:
-                if len(gone) == EXPIRED_MAX:
+                size += size_bound(transactional_id, frozenset())
+                if len(gone) == EXPIRED_MAX or (gone and size > self.config.entry_bytes_max):
                     again_ms = EXPIRE_AGAIN_MS
                     break
                 gone.append(TransactionRecord(transactional_id, None))

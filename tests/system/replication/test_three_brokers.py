@@ -76,6 +76,8 @@ def health(bootstrap: str) -> dict[str, object]:
         text=True,
         timeout=60,
     )
+    if not ran.stdout.strip():
+        return {"exit code": ran.returncode, "output": ran.stderr}
     found = json.loads(ran.stdout.splitlines()[-1])
     assert isinstance(found, dict)
     return found | {"exit code": ran.returncode, "output": ran.stdout}

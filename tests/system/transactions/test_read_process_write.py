@@ -167,7 +167,7 @@ def test_output_is_what_the_input_says_though_all_are_killed(replicated: Replica
 
 
 def test_a_zombie_that_wakes_is_fenced(replicated: Replicated) -> None:
-    flow = Flow(replicated, "zombie", 20 * PER_TRANSACTION)
+    flow = Flow(replicated, "zombie", 100 * PER_TRANSACTION)
     zombie = flow.start()
     try:
         lines = lines_of(zombie.stdout)

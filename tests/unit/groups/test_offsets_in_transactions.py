@@ -14,6 +14,7 @@ from distributedlog.groups.requests import (
     DeleteGroupRequest,
     FetchOffsetsReply,
     FetchOffsetsRequest,
+    ForgetTopicsRequest,
     JoinRequest,
     Request,
     TransactionalCommitRequest,
@@ -108,6 +109,14 @@ def test_they_count_from_the_marker_on() -> None:
     assert stage.committed == [5]
     stage.end()
     assert stage.committed == [10]
+
+
+def test_those_of_a_removed_topic_do_not_come_back_with_the_marker() -> None:
+    stage = Stage()
+    stage.commit(10)
+    stage.ask(ForgetTopicsRequest(frozenset({T0.topic})))
+    stage.end()
+    assert stage.committed == []
 
 
 def test_an_aborted_transaction_leaves_the_one_before() -> None:

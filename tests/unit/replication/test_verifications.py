@@ -48,6 +48,19 @@ def test_another_epoch_takes_the_place_of_the_one_before() -> None:
     assert verifications.is_confirmed(7, 2)
 
 
+def test_a_zombie_of_an_earlier_epoch_takes_nobodys_place() -> None:
+    verifications = Verifications()
+    present = verifications.begin(7, 3)
+    late = verifications.begin(7, 2)
+    late.is_confirmed = True
+    assert not verifications.is_confirmed(7, 2)
+    verifications.release(late)
+    present.is_confirmed = True
+    assert verifications.is_confirmed(7, 3)
+    verifications.release(present)
+    assert not len(verifications)
+
+
 def test_a_new_leadership_begins_without_any() -> None:
     verifications = Verifications()
     verifications.begin(7, 1).is_confirmed = True

@@ -217,8 +217,7 @@ class Coordinator:
 
     def _begin(self, request: Request, deadline_ms: int, done: Done[Reply]) -> None:
         if not self._log.is_writable() and not isinstance(request, _READS):
-            error = CoordinatorNotAvailableError(f"{self.partition.key} has too few replicas in sync")
-            done(Outcome(error=error))
+            done(Outcome(error=CoordinatorNotAvailableError(_few_in_sync(self.partition))))
         elif isinstance(request, JoinRequest | SyncRequest):
             self._begin_waiting(request, deadline_ms, done)
         else:
@@ -226,6 +225,9 @@ class Coordinator:
 
     def end_transaction(self, end: TransactionEnd, deadline_ms: int, done: Done[Reply]) -> None:
         """Writes the marker of a transaction; `done` gets None once it is committed."""
+        if not self._log.is_writable():
+            done(Outcome(error=CoordinatorNotAvailableError(_few_in_sync(self.partition))))
+            return
         if self._gathering:
             self._begin_gathered()
         self.host.end_transaction(end, deadline_ms, done)
@@ -269,6 +271,10 @@ class Coordinator:
     def _activity(self, is_active: bool) -> None:
         if is_active:
             self._activated(self)
+
+
+def _few_in_sync(partition: Partition) -> str:
+    return f"{partition.key} has too few replicas in sync"
 
 
 def map_error(error: DlogError) -> DlogError:

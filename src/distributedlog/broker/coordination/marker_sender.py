@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
+from distributedlog.broker.peers.authentication import PROVE_ANEW
 from distributedlog.client.connection import Connection
 from distributedlog.client.errors import as_error_code
 from distributedlog.controller.image import MetadataImage
@@ -220,8 +221,14 @@ class MarkerSender:
         except (DlogError, OSError) as error:
             _logger.debug("markers were not written by broker %d: %s", leader_id, error)
             results: _Results = {}
+        except Exception:  # markers are tried again whatever happened: nobody else would write them
+            _logger.exception("markers were not written by broker %d", leader_id)
+            results = {}
         else:
             results = _read_results(response)
+            if leader.connection is not None and not PROVE_ANEW.isdisjoint(results.values()):
+                _drop(leader.connection)
+                leader.connection = None
         finally:
             leader.in_flight -= 1
         for part in parts:
@@ -238,7 +245,7 @@ class MarkerSender:
         try:
             connection = await asyncio.shield(task)
             return await connection.call(request, WriteTxnMarkersResponse, timeout_ms=self._timeout_ms)
-        except DlogError:
+        except Exception:
             if leader.connection is task:
                 leader.connection = None
                 _drop(task)

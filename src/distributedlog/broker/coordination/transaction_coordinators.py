@@ -62,6 +62,7 @@ from distributedlog.transactions.requests import (
     Request,
     SendMarkers,
 )
+from distributedlog.transactions.transaction import PREPARED
 
 _logger = logging.getLogger("distributedlog.broker")
 
@@ -216,7 +217,9 @@ class TransactionCoordinator:
         """Returns whether the transaction may still wait for these markers: while it is loading nobody
         knows, and a machine that was loaded anew sends them again."""
         found = self.machine.transactions.get(markers.transactional_id)
-        return self.is_active and found is not None and found.producer == markers.producer
+        if not self.is_active or found is None:
+            return False
+        return found.state in PREPARED and found.producer == markers.producer
 
     def _cancel_markers(self) -> None:
         jobs, self._jobs = self._jobs, set()

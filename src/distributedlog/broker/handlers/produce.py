@@ -68,6 +68,7 @@ from distributedlog.model.errors import (
     InvalidNameError,
     InvalidRecordError,
     InvalidTimestampError,
+    OutOfOrderSequenceError,
     RejectedRecordsError,
     UnsupportedCompressionError,
 )
@@ -93,6 +94,7 @@ from distributedlog.records.layout import (
     LOG_OVERHEAD,
     MAGIC,
     TRANSACTIONAL_BIT,
+    BatchHeader,
 )
 from distributedlog.replication.contract import ACKS_ALL
 from distributedlog.replication.partition import Partition
@@ -461,17 +463,23 @@ def _verify_and_append(
         text = "a transactional batch without a transactional id"
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _make_error_response(request, context, code, text)
-    unverified = list(_iterate_unverified(services, request, context))
+    purpose = _purpose_of(context)
+    prepared = Prepared()
+    unverified = []
+    for data, partition, header in _iterate_unverified(services, request, context):
+        if purpose is Purpose.ADD and header.base_sequence and _is_unknown(partition, header):
+            prepared[id(data)] = Refusal(_out_of_order(partition, header))
+        else:
+            unverified.append((data, partition, Producer(header.producer_id, header.producer_epoch)))
     producers = {producer for _, _, producer in unverified}
     if len(producers) > 1:
         text = "transactional batches of more than one producer"
         return _make_error_response(request, context, ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
     if not unverified:
-        return _prepare_and_append(services, request, context, Prepared())
-    verified = VerifiedPartitions(*producers)
+        return _prepare_and_append(services, request, context, prepared)
+    verified = prepared.verified = VerifiedPartitions(*producers)
     for _, partition, _ in unverified:
         verified.add(partition)
-    purpose = _purpose_of(context)
     pending = PendingResponse(is_applied=False)
 
     def answered(verdicts: Verdicts) -> None:
@@ -479,7 +487,6 @@ def _verify_and_append(
             return  # nobody waits for it any more, and nothing is appended
         pending.on_cancel = None
         refused = dict(verified.take(verdicts))
-        prepared = Prepared(verified)
         for data, partition, _ in unverified:
             if partition in refused:
                 prepared[id(data)] = Refusal(make_produce_error(refused[partition], purpose))
@@ -502,7 +509,7 @@ def _purpose_of(context: RequestContext) -> Purpose:
 
 def _iterate_unverified(
     services: "Services", request: ProduceRequest, context: RequestContext
-) -> Iterator[tuple[PartitionProduceData, Partition, Producer]]:
+) -> Iterator[tuple[PartitionProduceData, Partition, BatchHeader]]:
     """Yields what would begin a transaction; neither what goes on with one, nor what is refused anyway, nor
     what stands in the log already."""
     for topic in request.topic_data:
@@ -519,7 +526,20 @@ def _iterate_unverified(
             except DlogError:
                 continue
             if is_new and not partition.has_open_transaction(*producer):
-                yield data, partition, producer
+                yield data, partition, header
+
+
+def _is_unknown(partition: Partition, header: BatchHeader) -> bool:
+    return partition.log.producers.get(header.producer_id) is None
+
+
+def _out_of_order(partition: Partition, header: BatchHeader) -> OutOfOrderSequenceError:
+    """Where every transaction has an epoch of its own, sequences begin at 0: what comes before was refused,
+    or is on its way."""
+    return OutOfOrderSequenceError(
+        f"{partition.key} knows nothing of producer {header.producer_id}: it begins with sequence 0, not "
+        f"{header.base_sequence}"
+    )
 
 
 # --- acks=all ----------------------------------------------------------------------------------

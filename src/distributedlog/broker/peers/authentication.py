@@ -33,11 +33,14 @@ from distributedlog.model.cluster_secret import (
     prove,
     proving_secret,
 )
+from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import SaslAuthenticationError
 
 MECHANISM: Final = "DLOG-CLUSTER-SECRET"
 VERSION: Final = 1
 ROLES: Final = "broker"
+PROVE_ANEW: Final = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+"""The responses of a broker that believes the proof of a connection no more: another one is made."""
 
 _HELLO: Final = struct.Struct(f">Biq{NONCE_BYTES}s")
 _CHALLENGE: Final = struct.Struct(f">i{NONCE_BYTES}s{PROOF_BYTES}s")

@@ -243,11 +243,18 @@ class _CoordinatorQueue:
         except (DlogError, OSError, TimeoutError) as error:
             logger.debug("the transaction coordinator on %s could not be asked: %s", self._label, error)
             failure = ErrorCode.NETWORK_EXCEPTION
+        except Exception:  # whoever waits is answered whatever happened
+            logger.exception("the transaction coordinator on %s could not be asked", self._label)
+            failure = ErrorCode.NETWORK_EXCEPTION
         else:
             failure = as_error_code(response.error_code)
             results = _index_results(response.results_by_transaction)
         for question, answered in taken:
-            answered({each: _find_verdict(question, each, failure, results) for each in question.partitions})
+            verdicts = {each: _find_verdict(question, each, failure, results) for each in question.partitions}
+            try:
+                answered(verdicts)
+            except Exception:  # a defect that shows in one of them must not keep the others waiting
+                logger.exception("what the transaction coordinator said was not taken")
 
 
 # --- requests and responses --------------------------------------------------------------------

@@ -18,6 +18,7 @@ A crash forgets what was found: the next process has the log as it was, and find
 tells of the quarantine (decision 4).  All on the data loop; segments are read in the child process.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -156,6 +157,7 @@ class Healing:
             return
         self.found += 1
         self._corrupt[partition] = None
+        self._set_aside.pop(partition, None)
         reason = f"{segment.log.path} {finding}"
         partition.note_corruption(segment.base_offset, reason)
         self._partitions.faults.note(partition.topic_id, partition.key, Fault.CORRUPT, reason)
@@ -170,6 +172,9 @@ class Healing:
         if partition in self._corrupt or partition in self._set_aside:
             # Not within the change of a role: others are still to be told of it.
             self._scheduler.post(partial(self._go_on, partition))
+        if partition.is_stopped:
+            self._suspected_ms.pop(partition, None)
+            self._asked_ms.pop(partition, None)
         self._forget_faults(partition)
 
     def _forget_faults(self, partition: Partition) -> None:
@@ -233,10 +238,11 @@ class Healing:
         assert corruption is not None
         try:
             kept = partition.set_aside_corruption(self._clock.wall_ms())
-            self._partitions.store.note_told(partition.key)
         except StorageError as error:  # no room, or the disk failed; it is tried again
             _logger.warning("what is corrupt of %s cannot be set aside yet: %s", partition.key, error)
             return
+        with contextlib.suppress(StorageError):  # else the next start tells it once more
+            self._partitions.store.note_told(partition.key)
         del self._corrupt[partition]
         self._set_aside[partition] = None
         _logger.warning(

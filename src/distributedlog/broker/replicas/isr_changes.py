@@ -197,7 +197,7 @@ class IsrChanges:
         logger.info("the ISR of %s stays as it is: %s", partition.key, outcome.error.name)
         if outcome.error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST):
             if self._clock.monotonic_ms() >= self._unknown_until_ms.get(partition, 0):
-                view.withdraw()
+                partition.withdraw_proposal()
             self._again_later([partition])
 
     def _again_later(self, partitions: list[Partition]) -> None:

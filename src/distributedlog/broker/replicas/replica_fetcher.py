@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from distributedlog.broker.peers.authentication import PROVE_ANEW
 from distributedlog.broker.replicas.healing import CORRUPT_TAG
 from distributedlog.client.connection import Connection
 from distributedlog.client.errors import as_error_code
@@ -71,7 +72,6 @@ TURN_TRUNCATIONS: Final = 4
 RECONNECT_MS: Final = 50
 RECONNECT_MS_MAX: Final = 1_000
 COMPLAINT: Final = ((CORRUPT_TAG, b""),)
-PROVE_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class _PartitionResponse(NamedTuple):
@@ -310,16 +310,18 @@ class ReplicaFetcher:
         if self._is_closed:
             return
         size = 0
-        while self._responses and size < TURN_BYTES:
-            response = self._responses.popleft()
-            partition = self._partitions.get(response.key)
-            if partition is not None and self._core.is_response_current(response.plan, response.key):
-                size += _weigh(response.data)
-                self._apply(response, partition)
-        self._is_applying = bool(self._responses)
-        if self._responses:
-            self._fetchers.scheduler.post(self._apply_some)
-        self._send_soon()
+        try:
+            while self._responses and size < TURN_BYTES:
+                response = self._responses.popleft()
+                partition = self._partitions.get(response.key)
+                if partition is not None and self._core.is_response_current(response.plan, response.key):
+                    size += _weigh(response.data)
+                    self._apply(response, partition)
+        finally:  # a defect that shows in one partition must not end the fetches of all
+            self._is_applying = bool(self._responses)
+            if self._responses:
+                self._fetchers.scheduler.post(self._apply_some)
+            self._send_soon()
 
     def _apply(self, response: _PartitionResponse, partition: Partition) -> None:
         key, data = response.key, response.data

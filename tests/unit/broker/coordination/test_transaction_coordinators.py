@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,11 @@ from distributedlog.model.errors import (
     NotCoordinatorError,
     OverloadedError,
     ProducerFencedError,
+    RequestTimedOutError,
 )
 from distributedlog.model.ids import TopicPartition
 from distributedlog.model.internal_topics import TRANSACTIONS_TOPIC
+from distributedlog.ports.executor import Outcome
 from distributedlog.statemachine import Producer
 from distributedlog.transactions.requests import (
     AddRequest,
@@ -177,6 +180,33 @@ async def test_that_markers_are_written_is_noted_however_often_that_is_refused(
             await stage.advance(NOTE_AGAIN_MS)
     assert refusals == 0
     assert stage.found().state is TransactionState.COMPLETE_COMMIT
+
+
+@told
+async def test_that_markers_were_written_is_not_noted_of_a_later_transaction(stage: TransactionStage) -> None:
+    """The note was taken, and only its outcome came too late: the next transaction of the same producer,
+    whose markers are not written yet, must not be completed by it."""
+    producer = await begin(stage)
+    original = Host.submit
+    is_late = True
+
+    def submit(self, request, deadline_ms, done):  # type: ignore[no-untyped-def]
+        nonlocal is_late
+        if type(request).__name__ == "MarkersWrittenRequest" and is_late:
+            is_late = False
+            late = Outcome[Any](error=RequestTimedOutError("it took too long"))
+            return original(self, request, deadline_ms, lambda _: done(late))
+        return original(self, request, deadline_ms, done)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Host, "submit", submit)
+        await stage.producer_of(EndRequest(ID, producer, True))
+    assert stage.found().state is TransactionState.COMPLETE_COMMIT
+    assert await stage.ask(AddRequest(ID, producer, PARTITIONS)) is None
+    stage.leaders.decide = lambda partition: ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await stage.producer_of(EndRequest(ID, producer, True))
+    await stage.advance(NOTE_AGAIN_MS)
+    assert stage.found().state is TransactionState.PREPARE_COMMIT
 
 
 def _refuse() -> int:

@@ -114,6 +114,19 @@ def test_what_is_not_confirmed_is_not_appended(
         assert len(broker.partition.verifications) == 0
 
 
+def test_what_follows_a_refused_first_batch_does_not_come_before_it(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        first = begin(broker, transactional(), 12)
+        broker.verifier.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        assert told(broker, first, 12).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        second = told(broker, broker.begin(request_of(transactional(1)), 12), 12)
+        assert second.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert (len(broker.verifier.asked), broker.partition.log_end_offset) == (1, 0)
+        again = begin(broker, transactional(), 12)
+        broker.verifier.answer()
+        assert told(broker, again, 12).base_offset == 0
+
+
 def test_partitions_of_a_request_stand_for_themselves(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         broker.metadata.create("u", 2, 2)

@@ -174,6 +174,19 @@ def test_who_is_refused_is_proposed_again_later() -> None:
     assert len(leader.asked) == 2
 
 
+def test_who_is_refused_holds_back_no_commit_any_more() -> None:
+    """Nobody fetches or appends after it: what waits for the high watermark is told now, or never."""
+    leader = Leader()
+    leader.fetch(OTHER, 0)
+    produce_data(leader.stage["t"], batch_of([value_of(0)]))
+    leader.stage.settle()
+    assert leader.stage["t"].high_watermark == 0
+    told: list[int] = []
+    leader.stage.partitions.signals.commit_advanced.append(lambda each: told.append(each.high_watermark))
+    leader.answer(ErrorCode.INELIGIBLE_REPLICA)
+    assert told == [1]
+
+
 def test_a_proposal_of_which_nothing_is_known_still_counts() -> None:
     """The controller may have taken it: what only the leader has must not be committed."""
     leader = Leader()
