@@ -43,7 +43,7 @@ def health(only_critical: bool, bootstrap: str, timeout_seconds: float, output: 
                 facts.topics, await find_min_isr(admin, facts.topics), facts.view.brokers.keys()
             ),
             *find_internal_topic_problems(facts.view, facts.topics),
-            *find_broker_problems(facts.view, facts.topics, facts.directories),
+            *find_broker_problems(facts.view, facts.topics, facts.directories, facts.fenced),
             *find_quorum_problems(facts.quorum),
         ]
         if only_critical:

@@ -23,6 +23,8 @@ class ClusterFacts:
     features: FeaturesView
     quorum: QuorumView | DlogError
     directories: dict[int, tuple[LogDirView, ...] | DlogError]
+    fenced: tuple[int, ...] = ()
+    """The brokers that are registered and take no part."""
 
     @property
     def partition_count(self) -> int:
@@ -43,7 +45,8 @@ async def gather_facts(admin: Admin) -> ClusterFacts:
     quorum = (await asyncio.gather(admin.describe_quorum(), return_exceptions=True))[0]
     if isinstance(quorum, BaseException) and not isinstance(quorum, DlogError):
         raise quorum
-    return ClusterFacts(view, topics, features, quorum, await admin.describe_log_dirs())
+    directories = await admin.describe_log_dirs()
+    return ClusterFacts(view, topics, features, quorum, directories, await admin.list_fenced_brokers())
 
 
 @click.command()

@@ -129,7 +129,9 @@ def find_broker_problems(
     view: ClusterView,
     topics: tuple[TopicView, ...],
     directories: Mapping[int, tuple[LogDirView, ...] | DlogError],
+    fenced: Collection[int] = (),
 ) -> Iterator[Problem]:
+    """Yields the problems of brokers; `fenced` are registered and take no part."""
     holding = {each for topic in topics for partition in topic.partitions for each in partition.replicas}
     for node_id in sorted(holding - view.brokers.keys()):
         yield Problem(
@@ -138,6 +140,14 @@ def find_broker_problems(
             f"broker {node_id}",
             "is not in the cluster, and replicas are on it",
             "start it, or see its log for why it does not register",
+        )
+    for node_id in sorted(set(fenced) - holding):
+        yield Problem(
+            Severity.CRITICAL,
+            "broker_unreachable",
+            f"broker {node_id}",
+            "is registered, and takes no part in the cluster",
+            "start it, or see its log for why it is fenced",
         )
     for node_id, found in sorted(directories.items()):
         if isinstance(found, UnsupportedVersionError):

@@ -73,6 +73,10 @@ class Admin:
     async def describe_cluster(self) -> ClusterView:
         return await self.cluster.retrying(lambda: self.cluster.refresh(()))
 
+    async def list_fenced_brokers(self) -> tuple[int, ...]:
+        """Lists the brokers that are registered and take no part; none where brokers do not tell."""
+        return await cluster_admin.list_fenced_brokers(self.cluster)
+
     async def describe_quorum(self) -> QuorumView:
         return await cluster_admin.describe_quorum(self.cluster)
 

@@ -8,7 +8,12 @@ from distributedlog.client.admin.changes import ask_controller
 from distributedlog.client.errors import check_response, error_from
 from distributedlog.client.metadata import Cluster
 from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import UnsupportedVersionError
 from distributedlog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from distributedlog.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from distributedlog.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -75,6 +80,21 @@ async def describe_quorum(cluster: Cluster) -> QuorumView:
                 tuple(map(_replica, partition.observers)),
             )
         raise error_from(ErrorCode.UNKNOWN_SERVER_ERROR, "the quorum: the answer says nothing of it")
+
+    return await cluster.retrying(attempt)
+
+
+async def list_fenced_brokers(cluster: Cluster) -> tuple[int, ...]:
+    """Lists the brokers that are registered and take no part; none where brokers do not tell."""
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
+
+    async def attempt() -> tuple[int, ...]:
+        try:
+            response = await cluster.call(await cluster.any_connection(), request, DescribeClusterResponse)
+        except UnsupportedVersionError:
+            return ()
+        check_response(response.error_code, "the cluster", response.error_message)
+        return tuple(sorted(each.broker_id for each in response.brokers if each.is_fenced))
 
     return await cluster.retrying(attempt)
 

@@ -93,6 +93,13 @@ def test_a_broker_that_replicas_are_on_and_that_is_not_there() -> None:
     assert (found.kind, found.subject) == ("broker_unreachable", "broker 4")
 
 
+def test_a_broker_that_is_fenced_is_a_problem_though_no_replica_is_on_it() -> None:
+    (found,) = find_broker_problems(cluster(1), (), {}, (3,))
+    assert (found.kind, found.subject) == ("broker_unreachable", "broker 3")
+    (found,) = find_broker_problems(cluster(1), topic(1, (1, 4), (1,)), {}, (4,))
+    assert found.subject == "broker 4"
+
+
 def test_a_broker_that_does_not_answer_is_told_apart_from_one_that_cannot() -> None:
     told = {1: ConnectionLostError("it hung up"), 2: UnsupportedVersionError("too old")}
     (found,) = find_broker_problems(cluster(1, 2), (), told)
