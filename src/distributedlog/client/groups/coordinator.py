@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from distributedlog.client.admin.group_offsets import GroupOffsets, OffsetAndMetadata
+from distributedlog.client.connection import Connection
 from distributedlog.client.errors import code_of, is_retriable
 from distributedlog.client.groups.membership import Change, Lead, Membership, State
 from distributedlog.client.metadata import Cluster
@@ -82,6 +83,7 @@ class GroupMember:
 
     async def _join(self) -> Change | None:
         """One try; None if the member has to join once more."""
+        connection: Connection | None = None
         try:
             connection = await self._offsets.coordinator()
             wait_ms = self.membership.options.max_poll_interval_ms
@@ -100,6 +102,10 @@ class GroupMember:
             if change is None:
                 self.membership.must_join = True
             return change
+        except asyncio.CancelledError:
+            if connection is not None:  # a farewell on it would wait behind the join that is still open
+                connection.close()
+            raise
         except DlogError:
             self._offsets.forget_coordinator()
             raise

@@ -380,6 +380,24 @@ def test_a_child_process_reads_with_a_membership_of_its_own(bootstrap: str, topi
     consumer.close()
 
 
+def test_a_consumer_that_is_closed_while_it_joins_leaves_the_group(
+    bootstrap: str, topic: str, group: str
+) -> None:
+    """The other member does not poll, so that the join stays open."""
+
+    def members() -> int:
+        return len(admin.describe_group(group).members)
+
+    first = Consumer(bootstrap, group_id=group, topics=[topic], **QUICK)
+    second = Consumer(bootstrap, group_id=group, topics=[topic], **QUICK)
+    with Admin(bootstrap) as admin:
+        until([first], lambda: len(first.assignment) == 4)
+        until([second], lambda: members() == 2)
+        second.close()
+        assert members() == 1
+        first.close()
+
+
 def test_nothing_is_left_of_a_closed_consumer(bootstrap: str, topic: str, group: str) -> None:
     before = set(os.listdir("/proc/self/fd"))
     with Consumer(bootstrap, group_id=group, topics=[topic], **QUICK) as consumer:
