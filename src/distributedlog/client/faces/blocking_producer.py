@@ -30,7 +30,7 @@ from typing import Any, Final, Self, Unpack
 from distributedlog.client.accumulator import estimated_bytes
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.faces.aio_producer import no_room
-from distributedlog.client.faces.bulk import BlockingRowsDelivery, send_rows
+from distributedlog.client.faces.bulk import BlockingRowsDelivery, RowsDelivery, send_rows
 from distributedlog.client.faces.delivery import BlockingDelivery, OnDelivery, Owner, call_when_ended
 from distributedlog.client.faces.loop_thread import LoopThread, left_behind
 from distributedlog.client.faces.settings import (
@@ -193,9 +193,15 @@ class Producer(Owner):
         """
         core = self._core or self._start()
         cluster = self._cluster
-        assert cluster is not None
-        delivery = self._thread.run(send_rows(core, cluster, topic, rows))
-        return BlockingRowsDelivery(delivery, self._thread)
+        if cluster is None:
+            raise ClientClosedError("the producer is closed")
+
+        async def send() -> RowsDelivery:
+            self._check_open()
+            self._into_batches(core)  # what the thread has sent before comes before the rows
+            return await send_rows(core, cluster, topic, rows)
+
+        return BlockingRowsDelivery(self._thread.run(send()), self._thread)
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits until everything that was sent is delivered or has failed; raises `RequestTimedOutError` if

@@ -1,12 +1,16 @@
 """Rows in and rows out, against a real broker."""
 
 import asyncio
-from collections.abc import Iterator
+import concurrent.futures
+import threading
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from distributedlog import Admin, Consumer, NewTopic, Producer, TopicPartition, aio
+from distributedlog.client.faces.blocking_producer import TURN_RECORDS_MAX
 from distributedlog.client.partitioner import partition_of
 from distributedlog.model.errors import InvalidRecordError, InvalidRequestError, RecordTooLargeError
 from tests.unit.client.faces.stage import running_broker
@@ -16,7 +20,7 @@ from tests.unit.client.faces.stage import running_broker
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_broker(tmp_path_factory.mktemp("broker")) as address:
         with Admin(address) as admin:
-            for name in ("rows", "frames", "aio", "small"):
+            for name in ("rows", "frames", "aio", "small", "order"):
                 configs = {"max.message.bytes": "500"} if name == "small" else {}
                 admin.create_topic(NewTopic(name, 3, configs=configs))
         yield address
@@ -52,6 +56,30 @@ def test_rows_go_where_their_keys_belong_and_come_back(bootstrap: str) -> None:
     for partition in range(3):
         offsets = [each["offset"] for each in found if each["partition"] == partition]
         assert offsets == list(range(len(offsets)))
+
+
+def test_rows_come_behind_what_the_thread_has_sent_before(bootstrap: str) -> None:
+    """The loop stands still until there is more in the inbox than it takes in one turn."""
+    count = 3 * TURN_RECORDS_MAX
+    go_on = threading.Event()
+    with Producer(bootstrap) as producer:
+        producer.partitions_for("order")
+        submit = producer._thread.submit
+
+        def submit_and_go_on(work: Coroutine[Any, Any, Any]) -> "concurrent.futures.Future[Any]":
+            try:
+                return submit(work)
+            finally:
+                go_on.set()
+
+        producer._thread.call_soon(go_on.wait, 60)
+        for number in range(count):
+            producer.send("order", str(number), partition=0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(producer._thread, "submit", submit_and_go_on)
+            producer.send_batch("order", pa.table({"value": [str(count)], "partition": [0]}))
+    found = read(bootstrap, "order", count + 1).column("value").to_pylist()
+    assert list(map(int, found)) == list(range(count + 1))
 
 
 def test_frames_are_rows_as_well(bootstrap: str) -> None:

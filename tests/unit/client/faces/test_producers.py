@@ -286,7 +286,7 @@ def test_closing_goes_on_while_somebody_waits_for_a_record_in_the_inbox(bootstra
     producer = Producer(bootstrap, linger_ms=60_000)
     producer.partitions_for(topic)
     go_on, is_closing = threading.Event(), threading.Event()
-    producer._thread.call_soon(go_on.wait)
+    producer._thread.call_soon(go_on.wait, 60)
     deliveries = [producer.send(topic, "v") for _ in range(2 * TURN_RECORDS_MAX)]
     producer.wait_for(deliveries[-1])
 
