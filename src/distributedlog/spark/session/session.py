@@ -35,6 +35,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -320,10 +321,10 @@ def close() -> None:
 
         context, gateway = SparkContext._active_spark_context, SparkContext._gateway
         if context is not None:
-            with contextlib.suppress(Exception):  # the JVM may be gone already
-                context.stop()
+            _stop_context(context)
         if gateway is not None:
             _end_jvm(gateway)
+            SparkContext._active_spark_context = None
             SparkContext._gateway = None
             SparkContext._jvm = None
     pass_on_last_words()
@@ -332,6 +333,18 @@ def close() -> None:
     if _lock is not None:
         os.close(_lock)
         _lock = None
+
+
+def _stop_context(context: "SparkContext") -> None:
+    """Stops it, for a while: a stop that waits for executors that do not answer is ended with its JVM."""
+
+    def stop() -> None:
+        with contextlib.suppress(Exception):  # the JVM may be gone already
+            context.stop()
+
+    stopping = threading.Thread(target=stop, daemon=True)
+    stopping.start()
+    stopping.join(JVM_TIMEOUT_SECONDS)
 
 
 def _end_jvm(gateway: object) -> None:
