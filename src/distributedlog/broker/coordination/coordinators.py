@@ -2,7 +2,7 @@
 
 Each is a `groups/machine` on the host that all machines share (`host`), with the partition as its log
 (`coordinator_log`).  When the partition is led elsewhere, or failed, the coordinator is thrown away, and
-whoever waits gets NOT_COORDINATOR.
+whoever waits gets NOT_COORDINATOR (`by_partition`).
 
 | why a request fails                                       | the client gets              |
 |-----------------------------------------------------------|------------------------------|
@@ -26,7 +26,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
-from distributedlog.broker.cluster.topics_seen import TopicsSeen
+from distributedlog.broker.coordination.by_partition import CoordinatorsByPartition
 from distributedlog.broker.coordination.commit_gathering import CommitGathering, complete_each, merge_commits
 from distributedlog.broker.coordination.coordinator_log import LOAD_AGAIN_MS, CoordinatorLog, RecordCodec
 from distributedlog.broker.coordination.group_metrics import GroupMetrics
@@ -37,7 +37,6 @@ from distributedlog.controller.image import MetadataImage
 from distributedlog.groups.config import GroupConfig, MigrationPolicy
 from distributedlog.groups.machine import GroupMachine
 from distributedlog.groups.member_bytes import MemberBytes
-from distributedlog.groups.placement import partition_of
 from distributedlog.groups.records import GroupRecord, decode_record, encode_records, record_key
 from distributedlog.groups.requests import (
     CommitRequest,
@@ -61,7 +60,6 @@ from distributedlog.model.errors import (
     CoordinatorNotAvailableError,
     DlogError,
     LeadershipLostError,
-    LoadInProgressError,
     NotCoordinatorError,
     NotLeaderError,
     OverloadedError,
@@ -286,8 +284,8 @@ def map_error(error: DlogError) -> DlogError:
     return error
 
 
-class GroupCoordinators:
-    """All group coordinators of this broker.  `image` is the newest that the loop was given."""
+class GroupCoordinators(CoordinatorsByPartition[Coordinator]):
+    """All group coordinators of this broker."""
 
     def __init__(
         self,
@@ -303,54 +301,26 @@ class GroupCoordinators:
         lease: CoordinatorLease,
     ) -> None:
         """`executor` calls back on the loop."""
-        self._broker_id = broker_id
+        super().__init__(OFFSETS_TOPIC, self._lead, signals, image, broker_id=broker_id)
         self._config = config
-        self._image = image
         self._clock = clock
         self._scheduler = scheduler
         self._executor = executor
         self._randomness = randomness
         self._lease = lease
-        self._by_partition: dict[int, Coordinator] = {}
-        self._topics_seen = TopicsSeen()
         self.metrics = GroupMetrics(
             lambda: (each.machine for each in self.all_active()),
-            lambda: sum(not each.is_active for each in self._by_partition.values()),
+            lambda: self.loading_count,
             lambda: sum(self.unreadable_counts().values()),
         )
-        signals.state_changed.append(self._state_changed)
-        signals.commit_advanced.append(self._commit_advanced)
 
-    def unreadable_counts(self) -> dict[int, int]:
-        """Returns how many records of each partition were skipped when it was last read back, where any."""
-        return {at: each.unreadable_count for at, each in self._by_partition.items() if each.unreadable_count}
-
-    # --- partitions ----------------------------------------------------------------------------
-
-    def _state_changed(self, partition: Partition) -> None:
-        if partition.topic != OFFSETS_TOPIC:
-            return
-        at = partition.partition_id
-        coordinator = self._by_partition.get(at)
-        if coordinator is not None:
-            is_same = coordinator.partition is partition
-            if is_same and partition.is_leader:
-                coordinator.on_progress()
-                return
-            if not is_same and not partition.is_leader:
-                return  # of an earlier topic of the name
-            del self._by_partition[at]
-            coordinator.close()
-        if partition.is_leader:
-            self._lead(partition)
-
-    def _lead(self, partition: Partition) -> None:
+    def _lead(self, partition: Partition) -> Coordinator:
         def new_machine() -> GroupMachine:
             entry_bytes_max = partition.log.config.max_message_bytes - ENTRY_SPARE_BYTES
             config = self._config.with_entry_bytes_max(entry_bytes_max)
             return GroupMachine(config, self._new_id, self._clock.wall_ms, self._topics, self._member_bytes)
 
-        coordinator = Coordinator(
+        return Coordinator(
             partition,
             new_machine,
             clock=self._clock,
@@ -359,29 +329,15 @@ class GroupCoordinators:
             activated=self._activated,
             lease=self._lease,
         )
-        self._by_partition[partition.partition_id] = coordinator
-        coordinator.on_progress()
 
     def _topics(self) -> TopicsView:
         return TopicsView(self._image())
 
     def _member_bytes(self) -> Iterator[MemberBytes]:
-        return (each.machine.member_bytes for each in self._by_partition.values())
+        return (each.machine.member_bytes for each in self.all())
 
     def _new_id(self, prefix: str) -> str:
         return f"{prefix}-{self._randomness.new_uuid()}"
-
-    def _commit_advanced(self, partition: Partition) -> None:
-        if partition.topic != OFFSETS_TOPIC:
-            return
-        coordinator = self._by_partition.get(partition.partition_id)
-        if coordinator is not None and coordinator.partition is partition:
-            coordinator.on_progress()
-
-    def close(self) -> None:
-        coordinators, self._by_partition = self._by_partition, {}
-        for coordinator in coordinators.values():
-            coordinator.close()
 
     # --- asking --------------------------------------------------------------------------------
 
@@ -389,7 +345,7 @@ class GroupCoordinators:
         """Submits a request to a coordinator; `done` gets the reply once what it says is committed, or the
         error for the client."""
         try:
-            coordinator = self._coordinator_of(group_id)
+            coordinator = self.of_key(group_id)
         except DlogError as error:
             done(Outcome(error=error))
             return
@@ -402,31 +358,12 @@ class GroupCoordinators:
     ) -> None:
         """Ends a transaction in a partition of the offsets topic; `done` gets None once its marker is
         committed, or the error."""
-        coordinator = self._by_partition.get(partition.partition_id)
-        if coordinator is None or coordinator.partition is not partition:
-            done(Outcome(error=NotCoordinatorError(f"nobody coordinates {partition.key} here")))
+        try:
+            coordinator = self.of_partition(partition)
+        except DlogError as error:
+            done(Outcome(error=error))
         else:
             coordinator.end_transaction(end, deadline_ms, done)
-
-    def _coordinator_of(self, group_id: str) -> Coordinator:
-        topic = self._topics_seen.named(self._image(), OFFSETS_TOPIC)
-        if topic is None:
-            raise CoordinatorNotAvailableError(f"there is no topic {OFFSETS_TOPIC} yet")
-        at = partition_of(group_id, len(topic.partitions))
-        coordinator = self._by_partition.get(at)
-        if coordinator is not None:
-            return coordinator
-        if topic.partitions[at].leader == self._broker_id:  # its log is still being made
-            raise LoadInProgressError(f"the coordinator of group {group_id!r} is being made")
-        raise NotCoordinatorError(f"this broker does not coordinate group {group_id!r}")
-
-    def all_active(self) -> Iterator[Coordinator]:
-        """Returns the coordinators that serve requests; the others are loading."""
-        return (each for each in list(self._by_partition.values()) if each.is_active)
-
-    @property
-    def is_loading(self) -> bool:
-        return any(not each.is_active for each in self._by_partition.values())
 
     # --- topics --------------------------------------------------------------------------------
 

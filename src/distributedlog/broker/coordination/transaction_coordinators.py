@@ -16,10 +16,10 @@ Calls come and go on the data loop.  Nothing here survives a crash: the log does
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
-from distributedlog.broker.cluster.topics_seen import TopicsSeen
+from distributedlog.broker.coordination.by_partition import CoordinatorsByPartition
 from distributedlog.broker.coordination.coordinator_log import LOAD_AGAIN_MS, CoordinatorLog, RecordCodec
 from distributedlog.broker.coordination.coordinators import ENTRY_SPARE_BYTES, map_error
 from distributedlog.broker.coordination.host import Confirmed, Host, HostCallbacks
@@ -27,7 +27,6 @@ from distributedlog.broker.coordination.lease import CoordinatorLease
 from distributedlog.broker.coordination.marker_sender import MarkerJob, MarkerSender
 from distributedlog.broker.coordination.transaction_metrics import TransactionMetrics
 from distributedlog.controller.image import MetadataImage
-from distributedlog.groups.placement import partition_of
 from distributedlog.model.config import SECOND_MS
 from distributedlog.model.errors import (
     ConcurrentTransactionsError,
@@ -231,8 +230,8 @@ class TransactionCoordinator:
             self._lease.note_lost()
 
 
-class TransactionCoordinators:
-    """All transaction coordinators of this broker.  `image` is the newest that the loop was given."""
+class TransactionCoordinators(CoordinatorsByPartition[TransactionCoordinator]):
+    """All transaction coordinators of this broker."""
 
     def __init__(
         self,
@@ -249,57 +248,29 @@ class TransactionCoordinators:
         new_producer_id: NewProducerId,
     ) -> None:
         """`executor` calls back on the loop."""
+        super().__init__(TRANSACTIONS_TOPIC, self._lead, signals, image, broker_id=broker_id)
         self._config = config
-        self._image = image
-        self._broker_id = broker_id
         self._clock = clock
         self._scheduler = scheduler
         self._executor = executor
         self._lease = lease
         self._sender = sender
         self._new_producer_id = new_producer_id
-        self._by_partition: dict[int, TransactionCoordinator] = {}
-        self._topics_seen = TopicsSeen()
         self.metrics = TransactionMetrics(
             lambda: (each.machine for each in self.all_active()),
-            loading=lambda: sum(not each.is_active for each in self._by_partition.values()),
+            loading=lambda: self.loading_count,
             unreadable=lambda: sum(self.unreadable_counts().values()),
             markers_waiting=lambda: sender.waiting_count,
             wall_ms=clock.wall_ms,
         )
-        signals.state_changed.append(self._state_changed)
-        signals.commit_advanced.append(self._commit_advanced)
 
-    def unreadable_counts(self) -> dict[int, int]:
-        """Returns how many records of each partition were skipped when it was last read back, where any."""
-        return {at: each.unreadable_count for at, each in self._by_partition.items() if each.unreadable_count}
-
-    # --- partitions ----------------------------------------------------------------------------
-
-    def _state_changed(self, partition: Partition) -> None:
-        if partition.topic != TRANSACTIONS_TOPIC:
-            return
-        at = partition.partition_id
-        coordinator = self._by_partition.get(at)
-        if coordinator is not None:
-            is_same = coordinator.partition is partition
-            if is_same and partition.is_leader:
-                coordinator.on_progress()
-                return
-            if not is_same and not partition.is_leader:
-                return  # of an earlier topic of the name
-            del self._by_partition[at]
-            coordinator.close()
-        if partition.is_leader:
-            self._lead(partition)
-
-    def _lead(self, partition: Partition) -> None:
+    def _lead(self, partition: Partition) -> TransactionCoordinator:
         def new_machine() -> TransactionMachine:
             entry_bytes_max = partition.log.config.max_message_bytes - ENTRY_SPARE_BYTES
             config = self._config.with_entry_bytes_max(entry_bytes_max)
             return TransactionMachine(config, self._clock.wall_ms, self.metrics.aborted)
 
-        coordinator = TransactionCoordinator(
+        return TransactionCoordinator(
             partition,
             new_machine,
             clock=self._clock,
@@ -309,20 +280,9 @@ class TransactionCoordinators:
             sender=self._sender,
             new_producer_id=self._new_producer_id,
         )
-        self._by_partition[partition.partition_id] = coordinator
-        coordinator.on_progress()
-
-    def _commit_advanced(self, partition: Partition) -> None:
-        if partition.topic != TRANSACTIONS_TOPIC:
-            return
-        coordinator = self._by_partition.get(partition.partition_id)
-        if coordinator is not None and coordinator.partition is partition:
-            coordinator.on_progress()
 
     def close(self) -> None:
-        coordinators, self._by_partition = self._by_partition, {}
-        for coordinator in coordinators.values():
-            coordinator.close()
+        super().close()
         self._sender.close()
 
     # --- asking --------------------------------------------------------------------------------
@@ -331,28 +291,8 @@ class TransactionCoordinators:
         """Submits a request to a coordinator; `done` gets the reply once what it says is committed, or the
         error for the client."""
         try:
-            coordinator = self._coordinator_of(transactional_id)
+            coordinator = self.of_key(transactional_id)
         except DlogError as error:
             done(Outcome(error=error))
             return
         coordinator.submit(request, deadline_ms, done)
-
-    def _coordinator_of(self, transactional_id: str) -> TransactionCoordinator:
-        topic = self._topics_seen.named(self._image(), TRANSACTIONS_TOPIC)
-        if topic is None:
-            raise CoordinatorNotAvailableError(f"there is no topic {TRANSACTIONS_TOPIC} yet")
-        at = partition_of(transactional_id, len(topic.partitions))
-        coordinator = self._by_partition.get(at)
-        if coordinator is not None:
-            return coordinator
-        if topic.partitions[at].leader == self._broker_id:  # its log is still being made
-            raise LoadInProgressError(f"the coordinator of {transactional_id!r} is being made")
-        raise NotCoordinatorError(f"this broker does not coordinate {transactional_id!r}")
-
-    def all_active(self) -> Iterator[TransactionCoordinator]:
-        """Returns the coordinators that serve requests; the others are loading."""
-        return (each for each in list(self._by_partition.values()) if each.is_active)
-
-    @property
-    def is_loading(self) -> bool:
-        return any(not each.is_active for each in self._by_partition.values())
