@@ -33,8 +33,8 @@ from distributedlog.broker.ready import ReadyReport
 from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.data_directory.identity import check_still_there, load_identity
 from distributedlog.model.errors import DlogError
-from distributedlog.ports.clock import SystemClock
-from distributedlog.ports.disk import DIRECTORY_MODE, Lock, SystemDisk
+from distributedlog.ports.clock import Clock, SystemClock
+from distributedlog.ports.disk import DIRECTORY_MODE, Disk, Lock, SystemDisk
 from distributedlog.ports.executor import SystemExecutor
 from distributedlog.ports.randomness import SystemRandomness
 from distributedlog.ports.round_executor import ROUND_THREADS
@@ -62,11 +62,18 @@ DIRECTORY_CHECK_SECONDS: Final = 2.0
 class Node:
     """Lives on the data loop."""
 
-    def __init__(self, settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.settings = settings
         self._loop = loop
-        self._clock = SystemClock()
-        self._disk = SystemDisk()
+        self._clock: Clock = clock or SystemClock()
+        self._disk: Disk = disk or SystemDisk()
         self._randomness = SystemRandomness()
         self._files = Files(self._disk, open_files_max=METADATA_FILES_MAX)
         self._identity = load_identity(self._files, settings, clock=self._clock, randomness=self._randomness)
@@ -322,12 +329,21 @@ def _log_activity(is_active: bool) -> None:
     )
 
 
-def run_node(settings: NodeSettings, *, on_ready: Callable[[ReadyReport], None]) -> int:
-    """Runs a node until it is told to stop; its exit code.  What is wrong before it serves is raised."""
+def run_node(
+    settings: NodeSettings,
+    *,
+    on_ready: Callable[[ReadyReport], None],
+    disk: Disk | None = None,
+    clock: Clock | None = None,
+) -> int:
+    """Runs a node until it is told to stop; its exit code.  What is wrong before it serves is raised.
+
+    The disk and the clock are the operating system's unless others are given.
+    """
 
     async def main() -> int:
         loop = asyncio.get_running_loop()
-        node = Node(settings, loop)
+        node = Node(settings, loop, disk=disk, clock=clock)
         signals = 0
 
         def stop_requested() -> None:
