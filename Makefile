@@ -16,7 +16,7 @@ KERNEL_TESTS := $(addprefix tests/unit/,records storage embedded replication) te
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check quick format test demo bench simulate compat compat-jvm soak lock proto clients java clean
+.PHONY: help setup check quick format test demo bench simulate chaos compat compat-jvm soak lock proto clients java clean
 
 help:            ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,12 +53,16 @@ java: $(READY)   ## find Java 17 or newer for Spark, or bring it with pip
 
 test: $(READY) clients java ## everything a change must pass, on both forms of the kernel
 	-@$(BIN)/python -m distributedlog.pipelines.archive # Spark starts sooner then, many times
-	$(PYTEST) tests/unit tests/fuzz tests/simulation tests/compat tests/system tests/mutants
+	$(PYTEST) tests/unit tests/fuzz tests/simulation tests/compat tests/system tests/chaos tests/mutants
 	$(PYTEST) tests/spark
 	DLOG_KERNEL=interpreted $(PYTEST) $(KERNEL_TESTS)
 
 simulate: $(READY) ## seeded simulations; KIND=raft|control|groups|brokers SEED= RUNS= SECONDS=
 	$(BIN)/python -m tests.simulation --kind $(or $(KIND),raft) --seed $(or $(SEED),1) --runs $(or $(RUNS),20) --seconds $(or $(SECONDS),30)
+
+chaos: $(READY)  ## faults against real brokers under real clients; MINUTES= SEED= BROKERS=3|5 NEMESES=a,b
+	$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),2) --brokers $(or $(BROKERS),3) \
+	    $(if $(SEED),--seed $(SEED)) $(if $(NEMESES),--nemeses $(NEMESES))
 
 compat: $(READY) clients ## unmodified clients against our broker and our bytes: the matrix; BROKERS=3 kills some meanwhile
 	DLOG_COMPAT_BROKERS=$(or $(BROKERS),1) $(PYTEST) tests/compat
@@ -88,7 +92,7 @@ proto: $(READY)  ## regenerate the gRPC messages
 	$(BIN)/python -m distributedlog.control.generate
 
 clean:           ## remove everything that was made
-	rm -rf $(VENV) build dist .bench .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) build dist .bench .chaos .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.so' -delete
 	rm -rf src/*.egg-info tests/compat/broker/kafkajs/node_modules

@@ -17,7 +17,15 @@ from typing import Final
 
 PACKAGE: Final = PurePosixPath("src/distributedlog")
 UNIT: Final = PurePosixPath("tests/unit")
-ROOTS: Final = ("src", "tests/unit", "tests/simulation", "tests/reliability", "tests/bench", "tests/quick")
+ROOTS: Final = (
+    "src",
+    "tests/unit",
+    "tests/simulation",
+    "tests/reliability",
+    "tests/chaos",
+    "tests/bench",
+    "tests/quick",
+)
 """Where imports are read: sources, unit tests, and what unit tests are made of."""
 
 

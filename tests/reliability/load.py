@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -94,7 +94,7 @@ class Load:
                 ended[name] = client.wait(1), (self._directory / f"{name}.err").read_text()
         return ended
 
-    def __enter__(self) -> "Load":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -78,7 +78,7 @@ class GroupLoad(Load):
             if len(covered) == self._partitions and all(len(members[name]) >= least for name in names):
                 return
 
-    def __enter__(self) -> "GroupLoad":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -51,6 +51,8 @@ def options(settings: Mapping[str, object]) -> list[str]:
 class ServerProcess:
     """A context manager: serves when it is entered, is killed at the end if it has not stopped."""
 
+    program: tuple[str, ...] = START
+
     def __init__(self, directory: Path, settings: Mapping[str, object], *, waits: bool = True) -> None:
         self.directory = directory
         self.settings = {
@@ -76,7 +78,7 @@ class ServerProcess:
         reading, writing = os.pipe()
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(
-                [*START, f"--ready-fd={writing}", *options(self.settings)],
+                [*self.program, f"--ready-fd={writing}", *options(self.settings)],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

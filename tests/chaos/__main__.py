@@ -1,0 +1,37 @@
+"""`make chaos MINUTES= SEED= BROKERS=`: one run; exit code 1 if anything was found that must not be."""
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from tests.chaos.nemeses import MAKERS
+from tests.chaos.run import Plan, run
+
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--seed", type=int, default=None, help="drawn by the clock if it is not given")
+    parser.add_argument("--brokers", type=int, choices=(3, 5), default=3)
+    parser.add_argument(
+        "--nemeses", default=",".join(MAKERS), help="a list with commas; all of them: %(default)s"
+    )
+    given = parser.parse_args()
+    nemeses = tuple(given.nemeses.split(","))
+    if unknown := set(nemeses) - set(MAKERS):
+        parser.error(f"there are no such nemeses: {', '.join(sorted(unknown))}")
+    seed = int(time.time()) if given.seed is None else given.seed
+    directory = ROOT / ".chaos" / f"seed-{seed}"
+    shutil.rmtree(directory, ignore_errors=True)
+    print(f"seed {seed}: {directory}", flush=True)
+    report = run(Plan(seed, given.minutes * 60, given.brokers, nemeses), directory)
+    print(report)
+    return 1 if report.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""Brokers, each a process of its own, which are killed, stopped and started again; and who leads what.
+
+    up        the process runs
+    stopped   SIGSTOP: it is there and does nothing
+    down      it was killed, or it ended by itself
+
+Every fault is made and healed by one thread.  Healing is the same whatever happened: who is stopped goes on,
+who is down is started, and all serve again.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from distributedlog.client.admin.blocking import BlockingAdmin
+from distributedlog.model.errors import DlogError
+from tests.system.server_process import ServerProcess, dlog, free_port, options, secret_in
+
+ASK_SECONDS = 3.0
+PATIENCE_SECONDS = 90.0
+COMMON: Mapping[str, object] = {
+    "cluster.id": "chaos",
+    "drain.timeout.ms": 5_000,
+    "ops.listener": "none",
+    "log.segment.bytes": 256
+    * 1024,  # so that segments are sealed, and their producers' states written, often
+    "offsets.topic.num.partitions": 3,
+    "offsets.topic.replication.factor": 3,
+    "group.min.session.timeout.ms": 1_000,
+    "group.initial.rebalance.delay.ms": 100,
+    "auto.create.topics.enable": "false",
+}
+
+
+class Broker(ServerProcess):
+    """A broker's process, and whether it is stopped."""
+
+    program = (sys.executable, "-m", "tests.chaos.node")
+    is_stopped = False
+
+    @property
+    def is_up(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended by itself; None: it runs, or it was killed."""
+        return None if self.process is None else self.process.poll()
+
+    def kill(self) -> None:
+        """SIGKILL; nothing happens to one that is down."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+        if self._pipe is not None:
+            os.close(self._pipe)
+            self._pipe = None
+        self.is_stopped = False
+
+    def pause(self) -> None:
+        if self.process is not None and self.is_up:
+            self.process.send_signal(signal.SIGSTOP)
+            self.is_stopped = True
+
+    def go_on(self) -> None:
+        if self.process is not None and self.is_stopped:
+            self.process.send_signal(signal.SIGCONT)
+        self.is_stopped = False
+
+    def start(self) -> None:
+        """Starts it, whatever became of the process before; it is not waited for."""
+        self.kill()
+        super().start()
+
+    def wait_until_ready(self) -> dict[str, Any]:
+        return self.facts if self._pipe is None else super().wait_until_ready()
+
+    def serves(self, wait_seconds: float = 0.0) -> bool:
+        """Whether its process has come to serve."""
+        if self._pipe is not None and select.select([self._pipe], [], [], wait_seconds)[0] and self.is_up:
+            self.wait_until_ready()
+        return self._pipe is None
+
+
+class Cluster:
+    """A context manager: all brokers serve when it is entered."""
+
+    def __init__(self, directory: Path, size: int, settings: Mapping[str, object]) -> None:
+        self.directory = directory
+        self.ids: Sequence[int] = range(1, size + 1)
+        self._stack = ExitStack()
+        self._clients = {node: free_port() for node in self.ids}
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._clients.values())
+        control = {node: free_port() for node in self.ids}
+        directory.mkdir(parents=True, exist_ok=True)
+        secret = secret_in(directory)
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in control.items())
+        self.brokers = {
+            node: Broker(
+                directory / f"node-{node}",
+                {
+                    **COMMON,
+                    "node.id": node,
+                    "listeners": f"PLAINTEXT://127.0.0.1:{self._clients[node]}",
+                    "control.listener": f"127.0.0.1:{control[node]}",
+                    "controller.quorum.voters": voters,
+                    "cluster.secret.file": secret,
+                    **settings,
+                },
+                waits=False,
+            )
+            for node in self.ids
+        }
+        self.ended: list[tuple[int, int]] = []
+        """Brokers that ended by themselves, and their exit codes."""
+        self._admin = AdminClient(
+            {"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 3_000, "log_level": 0}
+        )
+
+    def __enter__(self) -> "Cluster":
+        try:
+            for broker in self.brokers.values():
+                formatted = dlog("server", "format", *options(broker.settings))
+                assert formatted.returncode == 0, formatted.stderr
+                self._stack.enter_context(broker)
+            for broker in self.brokers.values():
+                broker.wait_until_ready()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for broker in self.brokers.values():
+            broker.go_on()
+        self._stack.close()
+
+    # --- what is asked of it -------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        topic = NewTopic(name, partitions, 3, config=dict(config))
+        self._admin.create_topics([topic], request_timeout=PATIENCE_SECONDS)[name].result(PATIENCE_SECONDS)
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The leader as one of the brokers has it; None: there is none, or nobody answers."""
+        with contextlib.suppress(KafkaException):
+            found = self._admin.list_topics(topic, timeout=ASK_SECONDS).topics[topic].partitions
+            if partition in found and found[partition].leader in self.brokers:
+                return int(found[partition].leader)
+        return None
+
+    def controller(self) -> int | None:
+        with contextlib.suppress(DlogError, OSError), BlockingAdmin(self.bootstrap) as admin:
+            leader = admin.describe_quorum().leader_id
+            return leader if leader in self.brokers else None
+        return None
+
+    def coordinator(self, group: str) -> int | None:
+        with contextlib.suppress(KafkaException):
+            asked = self._admin.describe_consumer_groups([group], request_timeout=ASK_SECONDS)
+            return int(asked[group].result(ASK_SECONDS).coordinator.id)
+        return None
+
+    # --- what is done to it --------------------------------------------------------------------
+
+    def heal(self) -> None:
+        """Who is stopped goes on, who is down is started; returns when all serve."""
+        for broker in self.brokers.values():
+            broker.go_on()
+        self.start_those_down(self.ids)
+        for broker in self.brokers.values():
+            broker.wait_until_ready()
+
+    def start_those_down(self, ids: Iterable[int]) -> None:
+        """None of them is waited for: it may need one that another fault keeps down."""
+        for node in ids:
+            if not self.brokers[node].is_up:
+                self.note_end(node)
+                self.brokers[node].start()
+
+    def note_end(self, node: int) -> None:
+        code = self.brokers[node].exit_code
+        if code is not None:
+            self.ended.append((node, code))
