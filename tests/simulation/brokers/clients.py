@@ -78,18 +78,18 @@ class Clients:
         return WireClient(name, self.bootstrap, random.Random(self.chance.getrandbits(64)))
 
     def start(self) -> None:
-        self.loop.call_soon(lambda: self.loop.create_task(self._begin()))
+        self.loop.call_soon(lambda: self.loop.spawn(self._begin()))
 
     async def _begin(self) -> None:
         admin = self.client("admin")
         await self._create_topics(admin)
         for number in range(PRODUCERS):
             client = self.client(f"p{number}")
-            self.loop.create_task(Producer(self, client, acks=-1).run())
-        self.loop.create_task(Producer(self, self.client("weak"), acks=1).run())
+            self.loop.spawn(Producer(self, client, acks=-1).run())
+        self.loop.spawn(Producer(self, self.client("weak"), acks=1).run())
         for number in range(CONSUMERS):
-            self.loop.create_task(self._consume(self.client(f"c{number}")))
-        self.loop.create_task(self._administrate(admin))
+            self.loop.spawn(self._consume(self.client(f"c{number}")))
+        self.loop.spawn(self._administrate(admin))
 
     async def pause(self, mean_ms: int) -> None:
         await asyncio.sleep(0.001 + self.chance.expovariate(1000 / mean_ms))
@@ -177,9 +177,9 @@ class Clients:
 
     async def _ask_latest(self, client: WireClient, place: Place) -> None:
         began_us = self.cluster.now_us
-        latest = await client.list_offset(place, LATEST)
+        latest = await client.list_offset_and_epoch(place, LATEST)
         if latest is not None:
-            self.cluster.history.told_latest(client.name, place, latest, began_us)
+            self.cluster.history.told_latest(client.name, place, *latest, began_us)
 
     async def _poll(
         self, client: WireClient, place: Place, positions: dict[Place, int], seats: dict[Place, int]
@@ -212,9 +212,7 @@ class Clients:
         self._unread = set(self.places)
         for number, place in enumerate(self.places):
             reader = self.client(f"final{number}")
-            self.loop.call_soon(
-                lambda reader=reader, place=place: self.loop.create_task(self._read(reader, place))
-            )
+            self.loop.call_soon(lambda reader=reader, place=place: self.loop.spawn(self._read(reader, place)))
 
     async def _read(self, client: WireClient, place: Place) -> None:
         await asyncio.sleep(1.0)  # what is under way ends

@@ -23,6 +23,7 @@ from tests.simulation.brokers.host import BrokerHost
 from tests.simulation.brokers.observer import Observer
 from tests.simulation.brokers.process_loop import ProcessLoop
 from tests.simulation.brokers.streams import StreamNetwork
+from tests.simulation.checkers import InvariantError
 from tests.simulation.control_cluster import SECOND_US, SESSION_TIMEOUT_MS, ControlCluster, Report
 from tests.simulation.control_faults import ControlFaults
 
@@ -44,6 +45,8 @@ class BrokersCluster(ControlCluster):
         self.node_settings = _draw_settings(chance)
         self._extra_brokers = chance.choice((0, 0, 0, 1))
         self.ended_loops: list[ProcessLoop] = []
+        self.failure: InvariantError | None = None
+        """What a checker has found, if anything."""
         self._streams_seed = chance.getrandbits(64)
         super().__init__(seed, nodes or 3, flavour)
         self.level = LEVEL_MAX
@@ -121,10 +124,16 @@ class BrokersCluster(ControlCluster):
         )
 
     def _look(self) -> None:
+        self._check_failure()
         self.observer.look()
         self.loop.call_after(LOOK_US, self._look)
 
+    def _check_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
     def _finish(self) -> None:
+        self._check_failure()
         self.clients_side.finish()
         self.observer.finish()
         self.history.finish()

@@ -8,12 +8,14 @@ from distributedlog.replication.partition import Partition
 from tests.simulation.brokers.checkers import BrokersChecker, PartitionKey, key_of
 from tests.simulation.brokers.checkers.committed_by_isr import CommittedByIsr
 from tests.simulation.brokers.checkers.identical_replicas import IdenticalReplicas
+from tests.simulation.brokers.checkers.isr_has_committed import IsrHasCommitted
 from tests.simulation.brokers.checkers.log_starts import LogStarts
 from tests.simulation.brokers.checkers.min_isr import MinIsr
 from tests.simulation.brokers.checkers.no_committed_truncation import NoCommittedTruncation
 from tests.simulation.brokers.checkers.one_leader import OneLeader
 from tests.simulation.brokers.checkers.progress import Progress
 from tests.simulation.brokers.checkers.rising_leader_epochs import RisingLeaderEpochs
+from tests.simulation.brokers.checkers.same_producers import SameProducers
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.cluster import BrokersCluster
@@ -30,10 +32,12 @@ class Observer:
             OneLeader(cluster),
             self.identical,
             CommittedByIsr(cluster),
+            IsrHasCommitted(cluster),
             MinIsr(cluster),
             NoCommittedTruncation(cluster),
             RisingLeaderEpochs(cluster),
             self.log_starts,
+            SameProducers(cluster),
             self.progress,
         ]
         self._high_watermarks: dict[tuple[int, int, PartitionKey], int] = {}
@@ -46,12 +50,17 @@ class Observer:
         signals = plane.partitions.signals
         signals.state_changed.append(partial(self._role, host))
         signals.commit_advanced.append(partial(self._commit, host, host.life))
+        signals.log_changed.append(partial(self._log_change, host))
         for checker in self.checkers:
             checker.on_opened(host)
 
     def _role(self, host: "BrokerHost", partition: Partition) -> None:
         for checker in self.checkers:
             checker.on_role(host, partition)
+
+    def _log_change(self, host: "BrokerHost", partition: Partition) -> None:
+        for checker in self.checkers:
+            checker.on_log_change(host, partition)
 
     def _commit(self, host: "BrokerHost", life: int, partition: Partition) -> None:
         place = (host.node_id, life, key_of(partition))

@@ -6,7 +6,8 @@ clock, which drifts.  A paused process makes no turns, and the loop of one that 
 more: its tasks stay where they were until the run is over (`end_tasks`), because an abandoned coroutine
 would unwind whenever Python collects it, and that is in no seed.
 
-An exception that leaves a callback is a defect: nobody in a process would hear of it.
+An exception that leaves a callback is a defect: nobody in a process would hear of it.  Nor would anybody of a
+task's that was spawned for itself (`spawn`).
 """
 
 import asyncio
@@ -30,6 +31,11 @@ TURNS_AT_ONCE_MAX = 10_000
 def _run(handle: Any) -> None:
     """Runs what asyncio would, but for its handler of exceptions."""
     handle._context.run(handle._callback, *handle._args)
+
+
+def _raise_error(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled():
+        task.result()
 
 
 class _Timer(asyncio.TimerHandle):
@@ -148,6 +154,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         if len(self._tasks) > 200:
             self._tasks = [each for each in self._tasks if not each.done()]
         return task
+
+    def spawn(self, coro: Coroutine[Any, Any, None]) -> None:
+        """Runs a task that nobody waits for: what it raises ends the run."""
+        self.create_task(coro).add_done_callback(_raise_error)
 
     async def create_connection(  # type: ignore[override]
         self,

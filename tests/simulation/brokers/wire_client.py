@@ -96,6 +96,10 @@ class WireClient:
 
     async def list_offset(self, place: Place, spec: int) -> int | None:
         """Returns the earliest or latest offset; None if the leader does not say, or is not found."""
+        told = await self.list_offset_and_epoch(place, spec)
+        return None if told is None else told[0]
+
+    async def list_offset_and_epoch(self, place: Place, spec: int) -> tuple[int, int] | None:
         asked = ListOffsetsPartition(
             partition_index=place.partition, current_leader_epoch=self.epoch_of(place), timestamp=spec
         )
@@ -107,7 +111,7 @@ class WireClient:
         except DlogError:
             return None
         told = found.topics[0].partitions[0]
-        return told.offset if told.error_code == ErrorCode.NONE else None
+        return (told.offset, told.leader_epoch) if told.error_code == ErrorCode.NONE else None
 
     async def fetch(self, place: Place, offset: int, wait_ms: int) -> PartitionData:
         asked = FetchPartition(

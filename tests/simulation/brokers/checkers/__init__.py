@@ -38,6 +38,9 @@ class BrokersChecker:
     def on_commit(self, host: "BrokerHost", partition: Partition, before: int, after: int) -> None:
         """The high watermark of a replica rose."""
 
+    def on_log_change(self, host: "BrokerHost", partition: Partition) -> None:
+        """The log of a replica was truncated, or its start rose."""
+
     def on_opened(self, host: "BrokerHost") -> None:
         """A process has recovered its logs."""
 
@@ -54,4 +57,6 @@ class BrokersChecker:
         """The run is over."""
 
     def fail(self, message: str) -> NoReturn:
-        raise InvariantError(self.name, message)
+        """Ends the run, also where whoever called takes every error for one of its own."""
+        self.cluster.failure = InvariantError(self.name, message)
+        raise self.cluster.failure

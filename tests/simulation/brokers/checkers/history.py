@@ -77,7 +77,13 @@ class ClientHistory(BrokersChecker):
         poll = Poll(process, place, seat, seen, began_us * 1000, self.cluster.now_us * 1000)
         self.history.polls.append(poll)
 
-    def told_latest(self, process: str, place: Place, offset: int, began_us: int) -> None:
+    def told_latest(self, process: str, place: Place, offset: int, epoch: int, began_us: int) -> None:
+        committed = self.cluster.observer.identical.committed_before(place, epoch)
+        if offset < committed:
+            self.fail(
+                f"{process} is told in epoch {epoch} that {place} ends at {offset}; {committed} was "
+                "committed before"
+            )
         told = Position(process, place, LATEST, offset, began_us * 1000, self.cluster.now_us * 1000)
         self.history.positions.append(told)
 

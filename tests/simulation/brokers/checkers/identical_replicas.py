@@ -44,8 +44,24 @@ class IdenticalReplicas(BrokersChecker):
     def committed_end(self, place: Place) -> int:
         """Returns up to where the leaders have committed a partition."""
         topic = self.cluster.steps[-1].after.topic_named(place.topic)
-        truth = None if topic is None else self._truths.get(PartitionKey(topic.topic_id, place.partition))
+        return 0 if topic is None else self.committed_end_of(PartitionKey(topic.topic_id, place.partition))
+
+    def committed_end_of(self, key: PartitionKey) -> int:
+        truth = self._truths.get(key)
         return 0 if truth is None else truth.end
+
+    def committed_before(self, place: Place, epoch: int) -> int:
+        """Returns up to where leaders of epochs before this one have committed a partition."""
+        topic = self.cluster.steps[-1].after.topic_named(place.topic)
+        truth = None if topic is None else self._truths.get(PartitionKey(topic.topic_id, place.partition))
+        if truth is None:
+            return 0
+        end = truth.end
+        for base, batch in zip(reversed(truth.bases), reversed(truth.batches), strict=True):
+            if read_header(batch).leader_epoch < epoch:
+                break
+            end = base
+        return end
 
     def on_commit(self, host: "BrokerHost", partition: Partition, before: int, after: int) -> None:
         self._check(host, partition, before, after)

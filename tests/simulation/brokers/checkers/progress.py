@@ -34,13 +34,14 @@ class Progress(BrokersChecker):
         self._check_acknowledged()
 
     def _check_ends(self) -> None:
-        ends: dict[object, set[tuple[int, int]]] = {}
+        ends: dict[object, set[tuple[int, int, int]]] = {}
         for host in self.cluster.hosts.values():
             for each in host.partitions():
-                ends.setdefault(key_of(each), set()).add((each.log_end_offset, each.high_watermark))
+                bounds = (each.log_start_offset, each.log_end_offset, each.high_watermark)
+                ends.setdefault(key_of(each), set()).add(bounds)
         for key, found in ends.items():
-            if len(found) > 1 or any(end != high_watermark for end, high_watermark in found):
-                self.fail(f"the replicas of {key} have the ends and high watermarks {sorted(found)}")
+            if len(found) > 1 or any(end != high_watermark for _, end, high_watermark in found):
+                self.fail(f"the replicas of {key} have the starts, ends and high watermarks {sorted(found)}")
 
     def _check_acknowledged(self) -> None:
         acknowledged = self.cluster.history.acknowledged_since(self.healed_us)
