@@ -28,6 +28,7 @@ from distributedlog.model.errors import (
     OverloadedError,
     RequestTimedOutError,
 )
+from distributedlog.model.ids import Uuid
 from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.raft import Entry, Membership, RaftConfig
 from tests.simulation.checkers import InvariantError
@@ -160,7 +161,7 @@ class ControlCluster:
             StaleController(self),
             WholeChanges(self, PAIRS),
             IsrByEpoch(self),
-            OneProcess(self, SESSION_TIMEOUT_MS),
+            OneProcess(self, SESSION_TIMEOUT_MS, self._is_running),
             VisibleAfterAck(self),
             LinearizableAdministration(self),
             self.convergence,
@@ -259,6 +260,9 @@ class ControlCluster:
     @property
     def raft_hosts(self) -> Mapping[int, ControlHost]:
         return {node_id: self.hosts[node_id] for node_id in self.voters}
+
+    def _is_running(self, incarnation: Uuid) -> bool:
+        return any(host.is_running(incarnation) for host in self.wire.hosts.values())
 
     def next_mark(self) -> str:
         self._next_mark += 1

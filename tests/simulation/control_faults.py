@@ -141,6 +141,9 @@ class ControlFaults(MemberFaults[ControlHost]):
         twin = self.cluster.twin
         if not twin.is_up:
             self.say("twin", twin.broker_id)
+            if twin.life == 0 and self.cluster.seed % 2:
+                twin.copy_directory(self.cluster.hosts[twin.broker_id])
+                self.cluster.leases_end.is_promised = False  # both have disks of one id
             twin.start()
             self.after(2 * self.duration_us(), partial(self._end_twin, twin.life))
 

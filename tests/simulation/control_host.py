@@ -23,7 +23,9 @@ from distributedlog.controller.features import LEVEL_MAX, LEVEL_MIN, METADATA_FE
 from distributedlog.controller.image import Endpoint, MetadataImage, SupportedLevels
 from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.controller.requests import UNKNOWN_EPOCH, RegisterBrokerRequest, Request
+from distributedlog.data_directory.incarnations import encode_incarnations, find_predecessors
 from distributedlog.model.errors import DuplicateRegistrationError, LogDirectoryFailedError
+from distributedlog.model.ids import Uuid
 from distributedlog.model.internal_topics import OFFSETS_TOPIC
 from distributedlog.ports.executor import Done, Outcome
 from distributedlog.raft import Entry
@@ -59,6 +61,8 @@ class ControlHost(RaftProcess):
         self._running = False
         self._clean_epoch = UNKNOWN_EPOCH
         self._disk_id = SeededRandomness(self.chance.getrandbits(64)).new_uuid()
+        self.process_id: Uuid | None = None
+        self._incarnations_file: bytes | None = None
         self._stuck_since_ms: int | None = None
         self.coordinators = Coordinators(self)
 
@@ -136,17 +140,33 @@ class ControlHost(RaftProcess):
         )
         self.lifecycle.start()
 
+    def _draw_incarnation(self, randomness: SeededRandomness) -> Uuid:
+        self.process_id = randomness.new_uuid()
+        return self.process_id
+
+    def is_running(self, incarnation: Uuid) -> bool:
+        """Returns whether this is the process of that incarnation, and lives, paused or not."""
+        return self.is_up and self.process_id == incarnation
+
+    def copy_directory(self, of: "ControlHost") -> None:
+        """Starts from a copy of another's directory: all that is in it, but not its lock."""
+        self._disk_id, self._incarnations_file = of._disk_id, of._incarnations_file
+
     def _make_registration(self, randomness: SeededRandomness) -> RegisterBrokerRequest:
         clean_epoch, self._clean_epoch = self._clean_epoch, UNKNOWN_EPOCH
+        incarnation, lock_identity = self._draw_incarnation(randomness), f"lock of node {self.node_id}"
+        predecessors = find_predecessors(self._incarnations_file, lock_identity)
+        self._incarnations_file = encode_incarnations(lock_identity, (*predecessors, incarnation))
         return RegisterBrokerRequest(
             cluster_id=self.cluster.cluster_id,
             broker_id=self.broker_id,
-            incarnation_id=randomness.new_uuid(),
+            incarnation_id=incarnation,
             endpoints=ENDPOINTS,
             features=FEATURES,
             rack=f"rack-{self.broker_id % 2}",
             log_dirs=(self._disk_id,),
             previous_broker_epoch=clean_epoch,
+            predecessors=predecessors,
         )
 
     # --- what the lifecycle tells the data loop --------------------------------------------------
@@ -196,6 +216,7 @@ class ControlHost(RaftProcess):
     def replace_disk(self) -> None:
         """What stood on the broker's own disk is gone."""
         self._disk_id = SeededRandomness(self.chance.getrandbits(64)).new_uuid()
+        self._incarnations_file = None
 
     # --- the data loop -------------------------------------------------------------------------
 

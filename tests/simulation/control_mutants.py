@@ -170,6 +170,20 @@ MUTANTS = [
         Runs(1, 3, "brokers", 3, "one process per broker"),
     ),
     ControlMutant(
+        "whoever names any process as dead is taken for a broker",
+        "controller/brokers.py",
+        "    return existing.incarnation_id in request.predecessors and ",
+        "    return bool(request.predecessors) and ",
+        Runs(1, 8, "brokers", 3, "one process per broker"),
+    ),
+    ControlMutant(
+        "a copy of a directory proves that the process in the first is dead",
+        "data_directory/incarnations.py",
+        "    if version != _VERSION or identity != lock_identity:",
+        "    if version != _VERSION:",
+        Runs(1, 8, "brokers", 3, "one process per broker"),
+    ),
+    ControlMutant(
         "a change is written as two entries",
         "broker/coordination/controller_driver.py",
         "        return self._driver.propose(encode_bundle(records), _ignore) - 1\n",

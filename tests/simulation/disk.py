@@ -173,9 +173,13 @@ class SimFile:
 
 
 class SimLock:
-    def __init__(self, inode: Inode, epoch: int) -> None:
+    def __init__(self, inode: Inode, epoch: int, identity: str) -> None:
         self._inode = inode
         self._epoch = epoch
+        self._identity = identity
+
+    def identity(self) -> str:
+        return self._identity
 
     def release(self) -> None:
         if self._inode.lock_epoch == self._epoch:
@@ -191,6 +195,7 @@ class SimDisk:
     """
 
     def __init__(self, seed: int = 0, *, capacity_bytes: int | None = None) -> None:
+        self._seed = seed
         self.chance = random.Random(seed)
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
@@ -299,7 +304,7 @@ class SimDisk:
         if inode.lock_epoch == self.epoch:
             raise _error(errno.EAGAIN, path)
         inode.lock_epoch = self.epoch
-        return SimLock(inode, self.epoch)
+        return SimLock(inode, self.epoch, f"{self._seed} {path}")
 
     def free_bytes(self, path: str) -> int:
         self._node(path)

@@ -46,6 +46,7 @@ from distributedlog.data_directory.raft_storage import LogRaftStorage
 from distributedlog.model.cluster_secret import ClusterSecrets
 from distributedlog.model.config import SECOND_MS
 from distributedlog.model.errors import DlogError
+from distributedlog.model.ids import Uuid
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.executor import Done, SystemExecutor
 from distributedlog.ports.randomness import Randomness
@@ -259,9 +260,16 @@ class ControlPlane:
         if self.lifecycle is not None:
             self.lifecycle.tell_log_ends(ends)
 
-    def join(self, endpoints: tuple[Endpoint, ...], *, was_clean: bool) -> None:
+    def join(
+        self,
+        endpoints: tuple[Endpoint, ...],
+        *,
+        was_clean: bool,
+        incarnation: Uuid,
+        predecessors: tuple[Uuid, ...],
+    ) -> None:
         """Registers the broker, once it can be reached at these addresses.  `was_clean`: recovery found the
-        directory as a clean stop leaves it."""
+        directory as a clean stop leaves it.  `predecessors` are dead: this process has their lock."""
         settings = self.settings
         assert self.probe is not None
         self.probe.start()
@@ -269,12 +277,13 @@ class ControlPlane:
             RegisterBrokerRequest(
                 cluster_id=self.identity.cluster_id,
                 broker_id=settings.node_id,
-                incarnation_id=self._randomness.new_uuid(),
+                incarnation_id=incarnation,
                 endpoints=endpoints,
                 features=tuple(SupportedLevels(name, *levels) for name, levels in FEATURES.items()),
                 rack=settings.rack,
                 log_dirs=(self.identity.directory_id,),
                 previous_broker_epoch=self.identity.clean_epoch if was_clean else NO_EPOCH,
+                predecessors=predecessors,
             ),
             self.forwarder,
             LifecycleTimes(

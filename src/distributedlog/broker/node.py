@@ -32,6 +32,7 @@ from distributedlog.broker.observability.metrics import BrokerMetrics, ControlSt
 from distributedlog.broker.ready import ReadyReport
 from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.data_directory.identity import check_still_there, load_identity
+from distributedlog.data_directory.incarnations import note_incarnation
 from distributedlog.model.errors import DlogError
 from distributedlog.ports.clock import Clock, SystemClock
 from distributedlog.ports.disk import DIRECTORY_MODE, Disk, Lock, SystemDisk
@@ -206,8 +207,15 @@ class Node:
             await_settled=lambda offset: post(control_loop, partial(self._control.await_settled, offset)),
         )
         self._view.on_change(lambda _old, _new: self._serve_if_unfenced())
-        was_clean = data.partitions.store.was_clean
-        post(control_loop, lambda: self._control.join(endpoints, was_clean=was_clean))
+        store, incarnation = data.partitions.store, self._randomness.new_uuid()
+        join = partial(
+            self._control.join,
+            endpoints,
+            was_clean=store.was_clean,
+            incarnation=incarnation,
+            predecessors=note_incarnation(store.files, store.directory, store.lock_identity, incarnation),
+        )
+        post(control_loop, join)
         data.partitions.faults.on_fault(
             lambda fault: post(control_loop, partial(self._control.tell_fault, fault))
         )

@@ -27,6 +27,9 @@ class _NoLock:
     def release(self) -> None:
         return None
 
+    def identity(self) -> None:
+        return None
+
 
 class _ScratchFile:
     def __init__(self, disk: "ScratchDisk", path: str, node: _Node, writable: bool) -> None:

@@ -9,7 +9,8 @@
 
 A registration is a process, by its incarnation.  The broker epoch is the offset of the record that brought
 the incarnation, so it only rises, and whatever an earlier life of the broker still sends is refused by it.
-An incarnation that comes while another is alive under the same id is refused.
+An incarnation that comes while another is alive under the same id is refused, but for one that names it
+among its predecessors: it has the lock of their directory, so the other is dead (decision 30).
 
 A process that returns says in which epoch it last stopped with everything on disk.  If that is not the
 epoch it is registered in, it was an unclean stop: it leaves ISR and ELR.  If none of its disks is one that it
@@ -69,6 +70,7 @@ from distributedlog.protocol.schema import Message
 ENDPOINTS_MAX: Final = 64
 FEATURES_MAX: Final = 256
 LOG_DIRS_MAX: Final = 64
+PREDECESSORS_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 1_000
 PORT_MAX: Final = 65_535
 BROKER_ID_MAX: Final = 2**31 - 1
@@ -246,7 +248,7 @@ def register(
     _check_registration(image, request)
     existing = image.brokers.get(request.broker_id)
     same = existing is not None and existing.incarnation_id == request.incarnation_id
-    if existing is not None and not same:
+    if existing is not None and not same and not _proves_gone(existing, request):
         # A predecessor on the same disks is gone, or this process would not have their lock.
         is_heard = not (existing.is_active and _has_other_disks(existing, request.log_dirs))
         if sessions.is_alive(image, request.broker_id, now_ms, is_heard=is_heard):
@@ -272,6 +274,11 @@ def register(
         sessions.begin(request.broker_id, now_ms)
     records.append(broker_record(broker))
     return records, broker.epoch
+
+
+def _proves_gone(existing: Broker, request: RegisterBrokerRequest) -> bool:
+    """Returns whether the process that is registered is dead: it had the lock that this one has."""
+    return existing.incarnation_id in request.predecessors and set(existing.log_dirs) <= set(request.log_dirs)
 
 
 def _departed_by_restart(existing: Broker | None, request: RegisterBrokerRequest, broker: Broker) -> Departed:
@@ -306,6 +313,7 @@ def _check_registration(image: MetadataImage, request: RegisterBrokerRequest) ->
         or len({each.name for each in request.features}) != len(request.features)
         or len(set(request.log_dirs)) != len(request.log_dirs)
         or len(request.log_dirs) > LOG_DIRS_MAX
+        or len(request.predecessors) > PREDECESSORS_MAX
         or any(len(text) > TEXT_LENGTH_MAX for text in texts)
     )
     if wrong:

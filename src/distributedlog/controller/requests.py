@@ -54,6 +54,8 @@ class RegisterBrokerRequest(NamedTuple):
     """The ids of its disks: other ids mean that the old disks are gone."""
     previous_broker_epoch: int = UNKNOWN_EPOCH
     """The epoch in which it last stopped with all it had on disk; unknown after an unclean stop."""
+    predecessors: tuple[Uuid, ...] = ()
+    """Incarnations that are dead: this process has the lock under which they ran (decision 30)."""
 
 
 class RegisterBrokerReply(NamedTuple):

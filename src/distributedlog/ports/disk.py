@@ -18,6 +18,8 @@ from distributedlog.model.buffers import Buffer
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
+BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+BOOT_ID_LENGTH_MAX = 64
 LINK_REFUSED = "it is a symbolic link, and what it leads to is not changed"
 
 
@@ -51,6 +53,14 @@ class File(Protocol):
 
 class Lock(Protocol):
     def release(self) -> None: ...
+
+    def identity(self) -> str | None:
+        """Names the locked file, and the running system whose lock it is; None where that cannot be told.
+
+        Who holds a lock of this identity knows that whoever held one of the same identity before does not
+        hold it any more: a file that is open keeps its inode, so no other file has its name meanwhile.
+        """
+        ...
 
 
 class Disk(Protocol):
@@ -178,9 +188,25 @@ def _lock_whole_file(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def _boot_id() -> str | None:
+    """Returns what no other running system has, and this one not after it was started again."""
+    try:
+        with open(BOOT_ID_FILE, encoding="ascii") as source:
+            return source.read(BOOT_ID_LENGTH_MAX).strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
 class SystemLock:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+
+    def identity(self) -> str | None:
+        boot_id = _boot_id()
+        if boot_id is None or self._descriptor < 0:
+            return None
+        status = os.fstat(self._descriptor)
+        return f"{boot_id} {status.st_dev} {status.st_ino}"
 
     def release(self) -> None:
         if self._descriptor >= 0:

@@ -122,6 +122,7 @@ class LogStore:
         self._clock = clock
         self._randomness = randomness
         self._lock = files.lock(f"{directory}/{LOCK_FILE}")
+        self.lock_identity = self._lock.identity()
         self._closed = False
 
     # --- opening -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ it.
 the other.  Nothing but posted callbacks crosses.
 """
 
+import contextlib
 import random
 from collections.abc import Callable
 from functools import partial
@@ -29,8 +30,10 @@ from distributedlog.controller.requests import (
     Response,
 )
 from distributedlog.data_directory.identity import load_identity
+from distributedlog.data_directory.incarnations import note_incarnation
 from distributedlog.model.cluster_secret import ClusterSecrets
 from distributedlog.model.errors import DlogError
+from distributedlog.model.ids import Uuid
 from distributedlog.ports.executor import Done, Outcome
 from distributedlog.replication.partition import Partition
 from distributedlog.settings.addresses import Endpoint
@@ -110,16 +113,21 @@ class BrokerHost(ControlHost):
 
     def _make_registration(self, randomness: SeededRandomness) -> RegisterBrokerRequest:
         assert self.data is not None
-        identity, was_clean = self.data.identity, self.data.plane.partitions.store.was_clean
+        identity, store = self.data.identity, self.data.plane.partitions.store
+        incarnation = self._draw_incarnation(randomness)
+        predecessors: tuple[Uuid, ...] = ()
+        with contextlib.suppress(PowerCut):  # which the loop notices
+            predecessors = note_incarnation(store.files, store.directory, store.lock_identity, incarnation)
         return RegisterBrokerRequest(
             cluster_id=self.cluster.cluster_id,
             broker_id=self.broker_id,
-            incarnation_id=randomness.new_uuid(),
+            incarnation_id=incarnation,
             endpoints=self.data.endpoints,
             features=tuple(SupportedLevels(name, *levels) for name, levels in FEATURES.items()),
             rack=f"rack-{self.broker_id % 2}",
             log_dirs=(identity.directory_id,),
-            previous_broker_epoch=identity.clean_epoch if was_clean else NO_EPOCH,
+            previous_broker_epoch=identity.clean_epoch if store.was_clean else NO_EPOCH,
+            predecessors=predecessors,
         )
 
     def crash(self, mode: CrashMode) -> None:

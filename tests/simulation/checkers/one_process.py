@@ -1,8 +1,12 @@
 """One process per broker: while one is heard, another is not taken in its place.
 
+Who says that the one before is dead is taken at once, and then it has to be.
+
 Only what the same controller heard counts: a new one has heard nobody yet.  An operator who unregisters a
 broker says that it is gone.
 """
+
+from collections.abc import Callable
 
 from distributedlog.controller.records import UnregisterBroker
 from distributedlog.controller.requests import HeartbeatReply, HeartbeatRequest, RegisterBrokerReply
@@ -14,8 +18,11 @@ from tests.simulation.checkers.control import ControlChecker, ControlView, Serve
 class OneProcess(ControlChecker):
     name = "one process per broker"
 
-    def __init__(self, view: ControlView, session_timeout_ms: int) -> None:
+    def __init__(
+        self, view: ControlView, session_timeout_ms: int, is_running: Callable[[Uuid], bool]
+    ) -> None:
         super().__init__(view)
+        self._is_running = is_running
         self._session_timeout_ms = session_timeout_ms
         self._incarnations: dict[tuple[int, int], Uuid] = {}
         """The incarnations by broker and epoch."""
@@ -45,8 +52,11 @@ class OneProcess(ControlChecker):
             self._incarnations[request.broker_id, reply.broker_epoch] = request.incarnation_id
 
     def _check(self, served: Served, request: Register) -> None:
+        for incarnation in request.predecessors:
+            if self._is_running(incarnation):
+                self.fail(f"broker {request.broker_id} has a predecessor that runs")
         heard = self._heard.get((served.term, request.broker_id))
-        if heard is None or heard[0] == request.incarnation_id:
+        if heard is None or heard[0] == request.incarnation_id or heard[0] in request.predecessors:
             return
         silence_ms = served.asked_ms - heard[1]
         if 0 <= silence_ms < self._session_timeout_ms:

@@ -39,6 +39,7 @@ REQUESTS: dict[type, st.SearchStrategy[r.Request]] = {
         rack=values,
         log_dirs=several(uuids),
         previous_broker_epoch=i64,
+        predecessors=several(uuids),
     ),
     r.HeartbeatRequest: st.builds(
         r.HeartbeatRequest,

@@ -47,6 +47,51 @@ def test_another_process_under_the_id_of_a_living_broker_is_refused() -> None:
     assert stage.refusal(stage.registration(1)) is ErrorCode.NONE
 
 
+def test_a_process_that_names_the_registered_one_as_dead_is_taken_at_once() -> None:
+    for level in (1, 2):
+        stage = Stage(config(bootstrap_level=level))
+        stage.start(1)
+        dead = stage.image.brokers[1].incarnation_id
+        before = stage.epochs[1]
+        assert stage.register(1, predecessors=(incarnation(98), dead, incarnation(99))) > before
+        assert state(stage, 1) is BrokerState.FENCED
+
+
+def test_a_process_that_names_another_as_dead_waits() -> None:
+    stage = Stage()
+    stage.start(1)
+    claim = stage.registration(1, predecessors=(incarnation(98), incarnation(99)))
+    assert stage.refusal(claim) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_process_with_other_disks_proves_nothing_by_an_incarnation() -> None:
+    stage = Stage()
+    stage.start(1, log_dirs=(incarnation(50),))
+    dead = stage.image.brokers[1].incarnation_id
+    claim = stage.registration(1, log_dirs=(incarnation(51),), predecessors=(dead,))
+    assert stage.refusal(claim) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_registration_of_the_dead_that_was_under_way_is_refused() -> None:
+    stage = Stage()
+    stage.start(1)
+    dead = stage.image.brokers[1].incarnation_id
+    late = stage.registration(1, incarnation_id=dead)
+    stage.start(1, predecessors=(dead,))
+    assert stage.refusal(late) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert state(stage, 1) is BrokerState.ACTIVE
+
+
+def test_a_registration_of_the_dead_that_arrives_first_does_not_hold_up_its_successor() -> None:
+    stage = Stage()
+    stage.start(1)
+    first = stage.image.brokers[1].incarnation_id
+    late = stage.registration(1, predecessors=(first,))
+    stage.ask(late, RegisterBrokerReply)
+    stage.start(1, predecessors=(first, late.incarnation_id))
+    assert state(stage, 1) is BrokerState.ACTIVE
+
+
 def test_a_fenced_broker_that_still_speaks_is_alive_too() -> None:
     stage = Stage()
     stage.register(1)

@@ -29,6 +29,7 @@ def register_broker(request: RegisterBrokerRequest) -> pb.RegisterBrokerRequest:
         rack=request.rack,
         log_dirs=[directory.bytes16 for directory in request.log_dirs],
         previous_broker_epoch=request.previous_broker_epoch,
+        predecessors=[each.bytes16 for each in request.predecessors],
     )
 
 
@@ -42,6 +43,7 @@ def register_broker_from(message: pb.RegisterBrokerRequest, budget: Budget) -> R
         rack=text(message.rack) if message.HasField("rack") else None,
         log_dirs=budget.each(message.log_dirs, uuid),
         previous_broker_epoch=message.previous_broker_epoch,
+        predecessors=budget.each(message.predecessors, uuid),
     )
 
 
