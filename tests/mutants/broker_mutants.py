@@ -8,7 +8,23 @@ C = "tests/unit/control"
 
 NEAREST = f"{B}/handlers/test_nearest_replica.py"
 
+PAUSE = f"{B}/handlers/test_fetch_pause.py"
+
 MUTANTS = [
+    Mutant(
+        "a follower pauses though acks=all waits for what it lacks",
+        "broker/replicas/delayed.py",
+        "            and not pause.is_awaited(partition)\n",
+        "",
+        PAUSE,
+    ),
+    Mutant(
+        "who begins to wait for what was appended before does not end a follower's pause",
+        "broker/replicas/delayed.py",
+        "        signals.commit_awaited.append(self._commit_awaited)\n",
+        "",
+        PAUSE,
+    ),
     Mutant(
         "a consumer is sent to a follower that lacks what it asks for",
         "replication/isr.py",

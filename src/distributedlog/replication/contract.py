@@ -97,6 +97,8 @@ class PartitionSignals:
     """The log start of a follower rose: it is to be checkpointed, and the leader is told then."""
     end_stored: list[Listener] = field(default_factory=list)
     """A follower has stored all that it has: it may be fetched on from its end."""
+    commit_awaited: list[Listener] = field(default_factory=list)
+    """Someone begins to wait until what was appended before is committed: followers are to hear of it."""
     out_of_sync_follower_fetched: list[Listener] = field(default_factory=list)
     """A follower that is not in the ISR has fetched, and may be in sync by now."""
     log_changed: list[Listener] = field(default_factory=list)

@@ -61,6 +61,7 @@ class Replica:
         "_uncommitted",
         "_view",
         "appended_bytes",
+        "awaited_end_offset",
         "broker_id",
         "committed_bytes",
         "corruption",
@@ -110,6 +111,8 @@ class Replica:
         """The bytes appended since this object was made.  Like `committed_bytes`, for who waits until there
         is much to read."""
         self.committed_bytes = 0
+        self.awaited_end_offset = 0
+        """The end up to which somebody waits, or has waited, until a leader's records are committed."""
         self._signals = signals
         self._stored_start = log.start_offset
         self._free_space = free_space
@@ -202,6 +205,7 @@ class Replica:
                 epoch_start_offset=log.end_offset,
                 now_ms=now_ms,
             )
+            self.awaited_end_offset = log.end_offset
             self.verifications.clear()
         else:
             view.set_replicas(replicas, isr, now_ms)
@@ -325,6 +329,8 @@ class Replica:
         log, config = self.log, self.log.config
         total_bytes = self.appended_bytes = self.appended_bytes + length
         self._uncommitted.append((log.end_offset, total_bytes))
+        if is_awaited:
+            self.awaited_end_offset = log.end_offset
         if config.flush_on_commit:
             self._await_sync(urgent=is_awaited)
         else:
@@ -343,9 +349,14 @@ class Replica:
             self._sync.wait_for(self.log.end_offset, self._finish_sync, urgent=urgent)
 
     def request_sync(self) -> None:
-        """Syncs what was appended without a pause, because someone waits until it is committed."""
+        """Syncs what was appended without a pause, because someone waits until it is committed; followers
+        that pause are sent it."""
         if self.committable_end_offset < self.log.end_offset and self._is_usable:
             self._await_sync()
+        if self._view is not None and self.awaited_end_offset < self.log.end_offset:
+            self.awaited_end_offset = self.log.end_offset
+            if self.log.high_watermark < self.log.end_offset:
+                self._notify(self._signals.commit_awaited)
 
     def _finish_sync(self, error: BaseException | None) -> None:
         self._is_sync_awaited = False

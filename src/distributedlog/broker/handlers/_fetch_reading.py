@@ -189,7 +189,10 @@ class Reading:
     def summarize(self) -> list[tuple[PartitionKey, PartitionSummary]]:
         """Summarizes each partition for the session, in the order of reading."""
         idle = self._idle
-        return [(key, _summarize(data, idle.get(key))) for key, data in self._data.items()]
+        partitions = self.partitions
+        return [
+            (key, _summarize(data, idle.get(key), partitions.get(key))) for key, data in self._data.items()
+        ]
 
     def get(self, key: PartitionKey) -> PartitionData:
         return self._data[key]
@@ -206,7 +209,9 @@ class Reading:
         self._data.clear()
 
 
-def _summarize(data: PartitionData, idle: IdlePartition | None) -> PartitionSummary:
+def _summarize(
+    data: PartitionData, idle: IdlePartition | None, partition: Partition | None
+) -> PartitionSummary:
     return PartitionSummary(
         len(data.records) if data.records is not None else 0,
         data.high_watermark,
@@ -214,6 +219,7 @@ def _summarize(data: PartitionData, idle: IdlePartition | None) -> PartitionSumm
         ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE,
         data.diverging_epoch is not None or data.preferred_read_replica != NO_REPLICA,
         idle,
+        partition.awaited_end_offset if partition is not None else 0,
     )
 
 

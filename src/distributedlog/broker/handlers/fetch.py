@@ -39,6 +39,7 @@ from distributedlog.broker.net.context import RequestContext
 from distributedlog.broker.net.dispatch import HandlerResponse, Order, handles
 from distributedlog.broker.net.outgoing import close_regions
 from distributedlog.broker.net.pending import PendingResponse
+from distributedlog.broker.replicas.delayed import PAUSE_BYTES_MAX
 from distributedlog.broker.replicas.fetch_sessions import FetchContext, FetchSpec, SessionTraits
 from distributedlog.broker.replicas.healing import CORRUPT_TAG
 from distributedlog.broker.replicas.idle_partitions import IdlePartition, PartitionKey
@@ -111,9 +112,18 @@ def fetch(services: "Services", request: FetchRequest, context: RequestContext) 
     bytes_missing = min(request.min_bytes, max_bytes)
     reading = read_partitions(services, reader, session.partitions, max_bytes)
     bytes_missing -= reading.read_bytes
-    if bytes_missing <= 0 or request.max_wait_ms <= 0 or reading.is_pressing or session.is_empty:
+    if request.max_wait_ms <= 0 or reading.is_pressing or session.is_empty:
+        return _make_response(services, context, session, reading)
+    if bytes_missing <= 0 and not _can_pause(services, session, reading):
         return _make_response(services, context, session, reading)
     return _delay(services, request, context, reader, session, reading, max_bytes, bytes_missing)
+
+
+def _can_pause(services: "Services", session: FetchContext, reading: Reading) -> bool:
+    """Returns whether a follower pauses, and nobody waits for what was read for it."""
+    if reading.read_bytes >= PAUSE_BYTES_MAX or session.find_pause(services.clock.monotonic_ms()) is None:
+        return False
+    return session.can_pause(reading.summarize())
 
 
 def _delay(
@@ -127,7 +137,8 @@ def _delay(
     bytes_missing: int,
 ) -> PendingResponse:
     """Waits until there is more to read, or something else to say."""
-    has_news = False
+    has_news, pause = False, session.find_pause(services.clock.monotonic_ms())
+    can_pause = pause is not None and session.can_pause(reading.summarize())
     if session.is_in_session:
         active, has_news = session.rest(reading.summarize())
         awaited = reading.list_awaited(reader, active)
@@ -144,15 +155,26 @@ def _delay(
         except Exception as error:
             pending.set_exception(error)
 
-    operation = purgatory.add_fetch(awaited, bytes_missing, request.max_wait_ms, released)
+    is_paused = can_pause and (bytes_missing <= 0 or has_news)
+    operation = purgatory.add_fetch(
+        awaited, bytes_missing, request.max_wait_ms, released, pause=pause, is_paused=is_paused
+    )
     if operation is not None:
         pending.on_cancel = partial(purgatory.cancel, operation)
 
         def wake(idle: IdlePartition) -> None:
             purgatory.await_also(operation, reader.awaits(idle.partition), idle)
 
-        session.delay(partial(purgatory.release, operation), wake)
-        if has_news and reader.is_follower:
+        def overtaken() -> None:
+            """The session's next request reads what this one paused with."""
+            if operation.is_paused:
+                purgatory.cancel(operation)
+                pending.set_result(_make_response(services, context, session, Reading()))
+            else:
+                purgatory.release(operation)
+
+        session.delay(overtaken, wake)
+        if has_news and reader.is_follower and not is_paused:
             purgatory.release_soon(operation)
     return pending
 

@@ -22,6 +22,9 @@ That is done once for all that rise in a turn of the loop (`release_soon`).  A r
 fetch is released early, with fewer bytes than it wanted, while a transaction is open: how many of them it may
 read is not known without looking.
 
+A follower that was just sent records pauses (`fetch_sessions`): what nobody waits for does not release its
+fetch before the pause is over, unless there is much of it.  Whoever begins to wait ends the pause at once.
+
 A fetch of a session waits for its idle partitions too, without being listed for each (`idle_partitions`): a
 signal wakes them first, and has the fetch wait for that partition from then on (`await_also`).
 
@@ -39,6 +42,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from distributedlog.broker.replicas.fetch_sessions import FetchPause
 from distributedlog.broker.replicas.idle_partitions import IdlePartition, IdlePartitions
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.ports.clock import Clock
@@ -53,6 +57,8 @@ AWAITED_MAX: Final = 500_000
 """Partitions of all fetches: one of a session names them in no bytes, and yet each takes some memory."""
 TIMEOUT_MS_MAX: Final = 24 * 60 * 60 * 1000
 SPARE_BUCKETS: Final = 64
+PAUSE_BYTES_MAX: Final = 256 * 1024
+"""So much is sent to a follower whether it pauses or not."""
 
 
 class AwaitedData(NamedTuple):
@@ -129,12 +135,20 @@ class DelayedProduce(DelayedOperation):
 
 
 class DelayedFetch(DelayedOperation):
-    __slots__ = ("awaited", "bytes_wanted", "done", "seen")
+    __slots__ = ("awaited", "bytes_wanted", "done", "is_paused", "pause", "seen")
 
     def __init__(
-        self, number: int, awaited: Sequence[AwaitedData], bytes_wanted: int, done: Callable[[], None]
+        self,
+        number: int,
+        awaited: Sequence[AwaitedData],
+        bytes_wanted: int,
+        done: Callable[[], None],
+        pause: FetchPause | None = None,
     ) -> None:
         super().__init__(number)
+        self.pause = pause
+        self.is_paused = False
+        """There is something to send, and nobody waits for it."""
         self.awaited = {each.partition: each for each in awaited}
         self.seen = {each.partition: count_seen(each) for each in awaited}
         self.bytes_wanted = bytes_wanted
@@ -149,6 +163,16 @@ class DelayedFetch(DelayedOperation):
             is_vague = awaited.isolation == Isolation.READ_COMMITTED and now_offset < partition.high_watermark
             self.bytes_wanted -= self.bytes_wanted if is_vague else max(1, now_bytes - seen_bytes)
         return self.bytes_wanted <= 0
+
+    def can_pause(self, partition: Partition, now_ms: int) -> bool:
+        """Returns whether what came to this partition may be sent later."""
+        pause = self.pause
+        return (
+            pause is not None
+            and now_ms < pause.until_ms
+            and self.bytes_wanted > -PAUSE_BYTES_MAX
+            and not pause.is_awaited(partition)
+        )
 
     def expire(self) -> None:
         self.done()
@@ -197,6 +221,7 @@ class Purgatory:
         signals.end_advanced.append(self._end_advanced)
         signals.commit_advanced.append(self._commit_advanced)
         signals.start_advanced.append(self._start_advanced)
+        signals.commit_awaited.append(self._commit_awaited)
         signals.state_changed.append(self._state_changed)
         signals.log_changed.append(self.idle.wake)
 
@@ -214,6 +239,9 @@ class Purgatory:
     ) -> DelayedOperation | None:
         """Calls `done` with an error code for each partition, in order, once everything below the offset of
         each is committed, or is known not to be.  Perhaps at once: nothing is delayed then."""
+        for partition, offset in awaited:
+            if partition.awaited_end_offset < offset:  # it was appended when nobody waited
+                partition.request_sync()
         return self._add_until(Partition.check_acknowledged, awaited, timeout_ms, done)
 
     def add_deletion(
@@ -251,12 +279,19 @@ class Purgatory:
         bytes_wanted: int,
         max_wait_ms: int,
         done: Callable[[], None],
-    ) -> DelayedOperation | None:
+        *,
+        pause: FetchPause | None = None,
+        is_paused: bool = False,
+    ) -> DelayedFetch | None:
         """Calls `done` once `bytes_wanted` more than now can be read, or something else has changed that the
-        reader must see, or `max_wait_ms` are over.  Perhaps at once: nothing is delayed then."""
+        reader must see, or `max_wait_ms` are over.  Perhaps at once: nothing is delayed then.
+
+        A follower may have a `pause`; with `is_paused` there is something to send already.
+        """
         self._last_number += 1
-        operation = DelayedFetch(self._last_number, awaited, bytes_wanted, done)
-        if bytes_wanted <= 0 or max_wait_ms <= 0 or not self._has_room_for(operation):
+        operation = DelayedFetch(self._last_number, awaited, bytes_wanted, done, pause)
+        is_due = (bytes_wanted <= 0 and not is_paused) or max_wait_ms <= 0
+        if is_due or not self._has_room_for(operation):
             operation.is_done = True
             done()
             return None
@@ -265,6 +300,8 @@ class Purgatory:
         self._fetch_count += 1
         self._awaited_count += len(operation.awaited)
         self._add(operation, max_wait_ms)
+        if is_paused:
+            self._pause(operation)
         for each in awaited:
             if not each.is_follower:
                 each.partition.request_sync()
@@ -314,7 +351,35 @@ class Purgatory:
             followers = [each for each in waiting.values() if each.awaited[partition].is_follower]
             if len(followers) < len(waiting):  # first: followers are told that someone waits for it
                 partition.request_sync()
-            self._release_fetches(followers, partition)
+            for operation in followers:
+                self._note_appended(operation, partition)
+
+    def _note_appended(self, operation: DelayedFetch, partition: Partition) -> None:
+        if operation.is_done:
+            return
+        is_enough = operation.note_progress(partition)
+        if not is_enough and not operation.is_paused:
+            return
+        if operation.can_pause(partition, self._clock.monotonic_ms()):
+            self._pause(operation)
+        else:
+            self.release(operation)
+
+    def _pause(self, operation: DelayedFetch) -> None:
+        """Releases it when its pause is over, or at its deadline if that is earlier."""
+        if not operation.is_paused:
+            assert operation.pause is not None
+            operation.is_paused = True
+            number = -(-operation.pause.until_ms // BUCKET_MS)
+            if number < operation.bucket:
+                self._leave_bucket(operation)
+                self._enter_bucket(operation, number)
+
+    def _commit_awaited(self, partition: Partition) -> None:
+        """Somebody begins to wait for what was appended before."""
+        for operation in list(self._fetches.get(partition, {}).values()):
+            if operation.is_paused:
+                self.release(operation)
 
     def _commit_advanced(self, partition: Partition) -> None:
         self.idle.wake(partition)
@@ -327,7 +392,7 @@ class Purgatory:
             self._release_fetches(
                 [each for each in waiting if not each.awaited[partition].is_follower], partition
             )
-            self._release_followers_soon(waiting, partition)
+            self._tell_commit(waiting, partition)
 
     def _start_advanced(self, partition: Partition) -> None:
         """Followers hear of it: until they have deleted the records, a failover brings them back."""
@@ -346,6 +411,16 @@ class Purgatory:
             if operation.awaited[partition].is_follower:
                 self.release_soon(operation)
 
+    def _tell_commit(self, waiting: Iterable[DelayedFetch], partition: Partition) -> None:
+        """Followers hear of a high watermark in the next turn; after their pause if nobody waited."""
+        now_ms = self._clock.monotonic_ms()
+        for operation in waiting:
+            if not operation.is_done and operation.awaited[partition].is_follower:
+                if operation.can_pause(partition, now_ms):
+                    self._pause(operation)
+                else:
+                    self.release_soon(operation)
+
     def _release_produces(self, waiting: list[DelayedProduce], partition: Partition) -> None:
         for operation in waiting:
             if not operation.is_done and operation.note_progress(partition):
@@ -361,7 +436,10 @@ class Purgatory:
 
     def _add(self, operation: DelayedOperation, timeout_ms: int) -> None:
         deadline_ms = self._clock.monotonic_ms() + min(timeout_ms, TIMEOUT_MS_MAX)
-        number = operation.bucket = -(-deadline_ms // BUCKET_MS)
+        self._enter_bucket(operation, -(-deadline_ms // BUCKET_MS))
+
+    def _enter_bucket(self, operation: DelayedOperation, number: int) -> None:
+        operation.bucket = number
         bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = {}

@@ -21,6 +21,10 @@ Only active partitions are read, in the session's order: an idle one has nothing
 signals something (`idle_partitions`), so that the response is the one that reading all would give.  A session
 belongs to one follower, or to a consumer, and to one version of Fetch; with another version all are read.
 
+A follower's session pauses for PAUSE_MS after a response with records: what is appended meanwhile, and nobody
+waits for, is sent when that is over, in one response and for one sync (decision 30).  Somebody waits for a
+partition until the follower was sent a high watermark that is not before the partition's awaited end.
+
 There is a bounded number of sessions, and of partitions in all of them together: beyond that a client gets
 no session, or loses the one that grew, and names all its partitions each time.  So does who names what is too
 long to be a topic's name: it would be kept as long as the session.  A new session takes the place
@@ -39,6 +43,7 @@ from distributedlog.model.config import INT32_MAX, MINUTE_MS
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TOPIC_NAME_LENGTH_MAX
 from distributedlog.ports.randomness import Randomness
+from distributedlog.replication.partition import Partition
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -48,6 +53,8 @@ SLOTS_MAX: Final = 1_000
 PARTITIONS_MAX: Final = 500_000
 NOT_SENT: Final = -1
 CONSUMER_ID: Final = -1
+PAUSE_MS: Final = 25
+"""How long a follower that was just sent records waits for others that nobody waits for."""
 
 
 class FetchSpec(NamedTuple):
@@ -71,6 +78,15 @@ class PartitionSummary(NamedTuple):
     """It names a preferred replica or a diverging epoch: sent whatever was sent before."""
     idle: IdlePartition | None = None
     """The partition, if it was read to its end and everything is committed."""
+    awaited_end_offset: int = 0
+    """The end up to which somebody waits until a leader's records are committed."""
+
+
+class FetchPause(NamedTuple):
+    """Until when a follower is sent nothing that nobody waits for, and who says what is awaited."""
+
+    until_ms: int
+    is_awaited: Callable[[Partition], bool]
 
 
 class SessionOutcome(NamedTuple):
@@ -145,6 +161,7 @@ class FetchSession:
         "is_settled",
         "on_wake",
         "partitions",
+        "paused_until_ms",
         "read_ms",
         "release",
         "session_id",
@@ -179,6 +196,7 @@ class FetchSession:
         """Ends the waiting of the session's last request, if it waits."""
         self.on_wake: Callable[[IdlePartition], None] | None = None
         """Has the session's last request, if it waits, wait for this partition too."""
+        self.paused_until_ms = now_ms
         self._active: set[PartitionKey] = set()
         self._last_rank = 0
         self._idle = idle
@@ -281,6 +299,7 @@ class FetchSession:
             if cached.update_sent(summary):
                 selected.append(key)
                 if summary.records_bytes > 0:
+                    self.paused_until_ms = self.read_ms + PAUSE_MS
                     self._last_rank += 1
                     cached.rank = self._last_rank
             if summary.idle is not None:
@@ -300,6 +319,20 @@ class FetchSession:
             else:
                 self._set_idle(key, cached, summary.idle)
         return DelayedReading(active, has_news)
+
+    def is_awaited(self, partition: Partition) -> bool:
+        """Returns whether somebody waits for what this follower has yet to be sent of the partition."""
+        cached = self.partitions.get((partition.topic_id, partition.partition_id))
+        return cached is None or cached.high_watermark < partition.awaited_end_offset
+
+    def can_pause(self, read: Iterable[tuple[PartitionKey, PartitionSummary]]) -> bool:
+        for key, summary in read:
+            cached = self.partitions.get(key)
+            if cached is None or cached.log_start_offset != summary.log_start_offset:
+                return False
+            if cached.high_watermark < summary.awaited_end_offset:
+                return False
+        return True
 
     @property
     def worth(self) -> tuple[bool, int]:
@@ -345,6 +378,17 @@ class FetchContext:
         """The request is to wait: what was read and has nothing to say is not read again before a signal."""
         assert self._session is not None
         return self._session[0].rest(summaries)
+
+    def find_pause(self, now_ms: int) -> FetchPause | None:
+        """Returns the pause of a follower's session; None if it has none now."""
+        session = self._session[0] if self._session is not None else None
+        if session is None or not session.is_follower or now_ms >= session.paused_until_ms:
+            return None
+        return FetchPause(session.paused_until_ms, session.is_awaited)
+
+    def can_pause(self, read: Iterable[tuple[PartitionKey, PartitionSummary]]) -> bool:
+        """Returns whether a follower's response may be sent later: nobody waits for any of it."""
+        return self._session is not None and self._session[0].can_pause(read)
 
     def delay(self, release: Callable[[], None], on_wake: Callable[[IdlePartition], None]) -> None:
         """The request waits; a follower's next one of its session calls `release` before it begins."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from distributedlog.broker.handlers import _fetch_reading
 from distributedlog.broker.net.pending import PendingResponse
-from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
+from distributedlog.broker.replicas.fetch_sessions import PAUSE_MS, FetchSessionCache
 from distributedlog.broker.replicas.idle_partitions import PartitionKey
 from distributedlog.broker.replicas.partitions import SYNC_PAUSE_MS
 from distributedlog.broker.services import Services
@@ -225,7 +225,7 @@ def resting(who: int) -> Iterator[Twin]:
     """Yields a broker whose follower, or consumer, has read all and waits."""
     twin = Twin(rests=True)
     try:
-        for step in (*OPENING, *CATCHING_UP, *CATCHING_UP, ("fetch", who, 300, MUCH)):
+        for step in (*OPENING, *CATCHING_UP, *CATCHING_UP, ("pass", PAUSE_MS), ("fetch", who, 300, MUCH)):
             twin.do(step)
         assert len(twin.readers[who].pending) == 1
         assert len(twin.broker.services.purgatory.idle) == 2 * len(NUMBERS)
@@ -248,7 +248,9 @@ def test_a_follower_hears_in_one_response_of_all_that_is_committed_in_a_turn() -
         for number in NUMBERS:
             twin.do(("produce", number, 1))
         while not follower.pending:
+            twin.do(("pass", PAUSE_MS))
             twin.do(("fetch", 0, 300, MUCH))
+        twin.do(("pass", PAUSE_MS))
         follower.heard.clear()
         stage.scheduler.advance(SYNC_PAUSE_MS)
         while stage.executor.run_all():  # the leader has stored what the follower has
