@@ -57,7 +57,7 @@ test: $(READY) clients java ## everything a change must pass, on both forms of t
 	$(PYTEST) tests/spark
 	DLOG_KERNEL=interpreted $(PYTEST) $(KERNEL_TESTS)
 
-simulate: $(READY) ## seeded simulations; KIND=raft|control|groups|brokers SEED= RUNS= SECONDS=
+simulate: $(READY) ## seeded simulations; KIND=raft|control|groups|brokers|transactions SEED= RUNS= SECONDS=
 	$(BIN)/python -m tests.simulation --kind $(or $(KIND),raft) --seed $(or $(SEED),1) --runs $(or $(RUNS),20) --seconds $(or $(SECONDS),30)
 
 chaos: $(READY)  ## faults against real brokers under real clients; MINUTES= SEED= BROKERS=3|5 NEMESES=a,b

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from tests.simulation import control_faults, faults, groups_faults
 from tests.simulation.brokers import faults as brokers_faults
 from tests.simulation.brokers.cluster import BrokersCluster
+from tests.simulation.brokers.transactions import faults as transactions_faults
+from tests.simulation.brokers.transactions.cluster import TransactionsCluster
 from tests.simulation.control_cluster import ControlCluster
 from tests.simulation.groups_cluster import GroupsCluster
 from tests.simulation.raft_cluster import RaftCluster
@@ -22,12 +24,14 @@ CLUSTERS: dict[str, Callable[[int, int | None, str | None], RaftCluster | Contro
     "control": ControlCluster,
     "groups": GroupsCluster,
     "brokers": BrokersCluster,
+    "transactions": TransactionsCluster,
 }
 FLAVOURS = {
     "raft": faults.FLAVOURS,
     "control": control_faults.FLAVOURS,
     "groups": groups_faults.FLAVOURS,
     "brokers": brokers_faults.FLAVOURS,
+    "transactions": transactions_faults.FLAVOURS,
 }
 
 

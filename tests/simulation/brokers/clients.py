@@ -10,6 +10,7 @@ at the end   a fresh client reads everything
 
 import asyncio
 import random
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from distributedlog.model.cluster_settings import MIN_INSYNC_REPLICAS
@@ -60,6 +61,8 @@ class ClientProcess(SimProcess):
 
 
 class Clients:
+    topics: Mapping[str, tuple[int, int]] = TOPICS
+
     def __init__(self, cluster: "BrokersCluster", seed: int) -> None:
         self.cluster = cluster
         self.chance = random.Random(seed)
@@ -67,7 +70,7 @@ class Clients:
         self.loop = ProcessLoop(self.process, cluster.streams)  # type: ignore[abstract]
         self.bootstrap = [(host.name, PORT) for host in cluster.hosts.values()]
         self.places = [
-            Place(topic, number) for topic, (count, _) in TOPICS.items() for number in range(count)
+            Place(topic, number) for topic, (count, _) in self.topics.items() for number in range(count)
         ]
         self.operations = 0
         self.is_over = False
@@ -97,9 +100,9 @@ class Clients:
     # --- the administrator ---------------------------------------------------------------------
 
     async def _create_topics(self, admin: WireClient) -> None:
-        wanted = set(TOPICS)
+        wanted = set(self.topics)
         while wanted:
-            topics = [_new_topic(name) for name in TOPICS if name in wanted]
+            topics = [_new_topic(name, *self.topics[name]) for name in self.topics if name in wanted]
             try:
                 found = await admin.ask_any(
                     CreateTopicsRequest(topics=topics, timeout_ms=2_000), CreateTopicsResponse
@@ -244,8 +247,7 @@ class Clients:
             )
 
 
-def _new_topic(name: str) -> CreatableTopic:
-    partitions, in_sync = TOPICS[name]
+def _new_topic(name: str, partitions: int, in_sync: int) -> CreatableTopic:
     return CreatableTopic(
         name=name,
         num_partitions=partitions,

@@ -39,6 +39,8 @@ REPLICAS = 3
 class BrokersCluster(ControlCluster):
     hosts: dict[int, BrokerHost]  # type: ignore[assignment]
     twin: BrokerHost
+    healed_us = HEALED_US
+    read_us = READ_US
 
     def __init__(self, seed: int, nodes: int | None = None, flavour: str | None = None) -> None:
         chance = random.Random(f"brokers {seed}")
@@ -50,12 +52,15 @@ class BrokersCluster(ControlCluster):
         self._streams_seed = chance.getrandbits(64)
         super().__init__(seed, nodes or 3, flavour)
         self.level = LEVEL_MAX
-        self.clients_side = Clients(self, chance.getrandbits(64))
+        self.clients_side = self._make_brokers_clients(chance.getrandbits(64))
 
     def _find_faults(self) -> tuple[Mapping[str, int], type[ControlFaults]]:
         from tests.simulation.brokers.faults import FLAVOURS, BrokersFaults
 
         return FLAVOURS, BrokersFaults
+
+    def _make_brokers_clients(self, seed: int) -> Clients:
+        return Clients(self, seed)
 
     def _make_clients(self) -> None:
         """None of those that only the control side has."""
@@ -104,11 +109,11 @@ class BrokersCluster(ControlCluster):
         self.clients_side.start()
         self.faults.begin()
         self._look()
-        events = self.loop.run_until(max(end_us - HEALED_US, 0))
+        events = self.loop.run_until(max(end_us - self.healed_us, 0))
         self.faults.heal()
         self.convergence.healed()
         self.observer.healed()
-        events += self.loop.run_until(end_us - READ_US)
+        events += self.loop.run_until(end_us - self.read_us)
         self.clients_side.read_everything()
         events += self.loop.run_until(end_us)
         self._finish()

@@ -5,7 +5,7 @@ partitions, just when they have something that others lack; `disks` draws power 
 disks; `network` cuts and breaks; `calm` loses messages now and then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
 
@@ -27,6 +27,7 @@ _PERIOD_US = {
 
 class BrokersFaults(ControlFaults):
     cluster: BrokersCluster
+    periods_us: Mapping[str, tuple[int, int]] = _PERIOD_US
 
     def __init__(self, cluster: BrokersCluster) -> None:
         super().__init__(cluster)
@@ -106,7 +107,7 @@ class BrokersFaults(ControlFaults):
         for _, fault in self.chance.choices(choices, weights, k=self.chance.choice((1, 1, 2))):
             if self._may_strike():
                 fault()
-        low_us, high_us = _PERIOD_US[self.cluster.flavour]
+        low_us, high_us = self.periods_us[self.cluster.flavour]
         self.after(self.chance.randrange(low_us, high_us), self._strike)
 
     def heal(self) -> None:

@@ -1,0 +1,1 @@
+"""Transactions on whole simulated brokers: clients, faults and named invariants of their own."""

@@ -1,0 +1,1 @@
+"""Named invariants of transactions on whole simulated brokers."""
