@@ -21,22 +21,28 @@ if TYPE_CHECKING:
     from distributedlog.client.faces.blocking_producer import Producer as Producer
     from distributedlog.client.faces.delivery import RecordMetadata as RecordMetadata
     from distributedlog.client.faces.records import ConsumerRecord as ConsumerRecord
+    from distributedlog.client.transactions.manager import GroupMetadata as GroupMetadata
     from distributedlog.embedded import Log as Log
     from distributedlog.embedded import Store as Store
     from distributedlog.model.config import LogConfig as LogConfig
+    from distributedlog.model.errors import ApplicationRecoverableError as ApplicationRecoverableError
     from distributedlog.model.errors import ConfigError as ConfigError
     from distributedlog.model.errors import CorruptLogError as CorruptLogError
     from distributedlog.model.errors import DirectoryLockedError as DirectoryLockedError
     from distributedlog.model.errors import DiskFullError as DiskFullError
     from distributedlog.model.errors import DlogError as DlogError
+    from distributedlog.model.errors import GroupRebalancedError as GroupRebalancedError
     from distributedlog.model.errors import InvalidNameError as InvalidNameError
     from distributedlog.model.errors import InvalidRecordError as InvalidRecordError
     from distributedlog.model.errors import InvalidTimestampError as InvalidTimestampError
     from distributedlog.model.errors import LogClosedError as LogClosedError
     from distributedlog.model.errors import LogDirectoryFailedError as LogDirectoryFailedError
     from distributedlog.model.errors import OffsetOutOfRangeError as OffsetOutOfRangeError
+    from distributedlog.model.errors import ProducerFencedError as ProducerFencedError
     from distributedlog.model.errors import RecordTooLargeError as RecordTooLargeError
     from distributedlog.model.errors import StorageError as StorageError
+    from distributedlog.model.errors import TransactionAbortableError as TransactionAbortableError
+    from distributedlog.model.errors import TransactionAbortedError as TransactionAbortedError
     from distributedlog.model.ids import TopicPartition as TopicPartition
     from distributedlog.records.record import Header as Header
     from distributedlog.records.record import Record as Record
@@ -65,12 +71,19 @@ _HOMES = {
     "OffsetOutOfRangeError": "distributedlog.model.errors",
     "RecordTooLargeError": "distributedlog.model.errors",
     "StorageError": "distributedlog.model.errors",
+    "GroupMetadata": "distributedlog.client.transactions.manager",
+    "ApplicationRecoverableError": "distributedlog.model.errors",
+    "ProducerFencedError": "distributedlog.model.errors",
+    "TransactionAbortableError": "distributedlog.model.errors",
+    "TransactionAbortedError": "distributedlog.model.errors",
+    "GroupRebalancedError": "distributedlog.model.errors",
     "Header": "distributedlog.records.record",
     "Record": "distributedlog.records.record",
 }
 
 __all__ = [
     "Admin",
+    "ApplicationRecoverableError",
     "ConfigError",
     "Consumer",
     "ConsumerRecord",
@@ -78,6 +91,8 @@ __all__ = [
     "DirectoryLockedError",
     "DiskFullError",
     "DlogError",
+    "GroupMetadata",
+    "GroupRebalancedError",
     "Header",
     "InvalidNameError",
     "InvalidRecordError",
@@ -89,12 +104,15 @@ __all__ = [
     "NewTopic",
     "OffsetOutOfRangeError",
     "Producer",
+    "ProducerFencedError",
     "Record",
     "RecordMetadata",
     "RecordTooLargeError",
     "StorageError",
     "Store",
     "TopicPartition",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
     "__version__",
 ]
 

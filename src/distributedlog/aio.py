@@ -10,6 +10,7 @@ from distributedlog.client.faces.aio_consumer import Consumer
 from distributedlog.client.faces.aio_producer import Producer
 from distributedlog.client.faces.delivery import Delivery, RecordMetadata
 from distributedlog.client.faces.records import ConsumerRecord
+from distributedlog.client.transactions.manager import GroupMetadata
 from distributedlog.model.ids import TopicPartition
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Consumer",
     "ConsumerRecord",
     "Delivery",
+    "GroupMetadata",
     "NewTopic",
     "Producer",
     "RecordMetadata",

@@ -80,6 +80,7 @@ class Batch:
     """It takes no further records."""
     is_doubtful: bool = False
     """A try ended without a response: it may have been written."""
+    is_transactional: bool = False
     token: object = None
 
     @property
@@ -94,6 +95,7 @@ class Batch:
                 producer_id=self.identity.producer_id,
                 producer_epoch=self.identity.epoch,
                 base_sequence=self.base_sequence,
+                is_transactional=self.is_transactional,
             )
         return encode_batch(
             self.records,
@@ -102,6 +104,7 @@ class Batch:
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.epoch,
             base_sequence=self.base_sequence,
+            is_transactional=self.is_transactional,
         )
 
 
@@ -125,7 +128,9 @@ class Accumulator:
         codec: Codec = Codec.NONE,
         codec_level: int | None = None,
         identity: Identity = NOBODY,
+        is_transactional: bool = False,
     ) -> None:
+        self._is_transactional = is_transactional
         self.buffered_bytes = 0
         self.identity = identity
         self._batch_bytes_max = batch_bytes_max
@@ -242,6 +247,7 @@ class Accumulator:
         if queue.identity != self.identity:
             queue.identity, queue.next_sequence = self.identity, 0
         batch.identity = self.identity
+        batch.is_transactional = self._is_transactional
         batch.base_sequence = NO_SEQUENCE if self.identity is NOBODY else queue.next_sequence
         try:
             batch.encoded = batch.encode(self._codec, self._codec_level)

@@ -77,6 +77,8 @@ class Connection:
         """The broker's address, for messages."""
         self.versions: Mapping[int, VersionRange] = MappingProxyType({})
         """What the broker speaks, by api key."""
+        self.features: Mapping[str, int] = MappingProxyType({})
+        """The levels of the cluster's features, as this broker knows them."""
         self._wire = wire
         self._client_id = client_id
 
@@ -155,6 +157,8 @@ class Connection:
             )
         ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
         self.versions = MappingProxyType(ranges)
+        levels = {each.name: each.max_version_level for each in response.finalized_features}
+        self.features = MappingProxyType(levels)
 
     async def _ask_versions(self, version: int, timeout_ms: int) -> ApiVersionsResponse:
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)

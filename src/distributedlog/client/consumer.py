@@ -43,8 +43,15 @@ class Consumer:
     of `places`."""
 
     def __init__(
-        self, cluster: Cluster, options: FetchOptions | None = None, *, on_out_of_range: int | None = None
+        self,
+        cluster: Cluster,
+        options: FetchOptions | None = None,
+        *,
+        on_out_of_range: int | None = None,
+        tells_empty: bool = False,
     ) -> None:
+        self._tells_empty = tells_empty
+        """Whether also those are given out that only moved on: behind markers, or aborted records."""
         self._cluster = cluster
         self._fetcher = Fetcher(options)
         self._on_out_of_range = on_out_of_range
@@ -127,7 +134,8 @@ class Consumer:
     # --- reading -------------------------------------------------------------------------------
 
     async def poll(self, timeout_ms: int) -> list[Fetched]:
-        """Returns what has come, or nothing after the timeout or a nudge.  Only what has records is in it."""
+        """Returns what has come, or nothing after the timeout or a nudge.  Only what has records is in it,
+        unless it `tells_empty`."""
         deadline_ms = self._cluster.clock.monotonic_ms() + timeout_ms
         while True:
             await self._start_fetches()
@@ -198,8 +206,16 @@ class Consumer:
             for partition in asked & self._fetcher.positions.keys():
                 self._note_failure(partition, failure)
             return
-        fetched, refused = self._fetcher.accept(*task.result())
-        self._ready += (each for each in fetched if each.records or each.rows is not None)
+        prepared, response = task.result()
+        fetched, refused = self._fetcher.accept(prepared, response)
+        before = prepared.offsets
+        self._ready += (
+            each
+            for each in fetched
+            if each.records
+            or each.rows is not None
+            or (self._tells_empty and each.next_offset > before[each.partition])
+        )
         for each in fetched:
             self._failing.pop(each.partition, None)
         for partition, error, is_final in refused:

@@ -11,6 +11,9 @@ a slow broker holds up only its own partitions.  A partition has one batch under
 |                                          | does not know the producer, under another identity from then on|
 | too large, of several rows (`send_cut`)  | the same rows in smaller batches                               |
 
+A producer with a transactional id sends only within transactions (`transactions/state`).  What fails in one,
+or waits when it is aborted, is not tried again.
+
 With `acks` all and a broker that can, the producer is idempotent: retries write nothing twice, and in order.
 After a batch has failed the following ones are still sent: a caller that must not have gaps stops sending.
 
@@ -19,12 +22,12 @@ A crash of this process loses what was not delivered; nothing here is kept on di
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from distributedlog.client.accumulator import NOBODY, Accumulator, Batch, Identity, estimated_bytes
+from distributedlog.client.admin.group_offsets import OffsetAndMetadata
 from distributedlog.client.errors import (
     UNKNOWN_OUTCOME,
     check_response,
@@ -34,19 +37,19 @@ from distributedlog.client.errors import (
     is_stale_view,
 )
 from distributedlog.client.metadata import Cluster
-from distributedlog.client.options import MIB
-from distributedlog.client.partitioner import (
-    ChoosePartition,
-    PartitionerName,
-    check_partitioner,
-    make_partitioner,
-)
+from distributedlog.client.partitioner import make_partitioner
+from distributedlog.client.producer_options import ACKS_ALL as ACKS_ALL
+from distributedlog.client.producer_options import ProducerOptions as ProducerOptions
+from distributedlog.client.reports import BatchReport as BatchReport
+from distributedlog.client.reports import Delivery, ProducerMetrics
+from distributedlog.client.transactions.manager import GroupMetadata, Transactions
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
-    ConfigError,
     ConnectionLostError,
     DlogError,
+    InvalidTransactionStateError,
     RecordTooLargeError,
+    TransactionAbortedError,
     UnknownTopicError,
 )
 from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
@@ -58,16 +61,18 @@ from distributedlog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from distributedlog.records.compression import Codec, check_level
 from distributedlog.records.layout import NO_TIMESTAMP
 from distributedlog.records.record import Record
 
 if TYPE_CHECKING:
     from distributedlog.records.arrow_write import CutBatch
 
-ACKS_ALL: Final = -1
 NAMED_VERSION_MAX: Final = 12
 """The last version of Produce that names topics by name."""
+CLASSIC_VERSION_MAX: Final = 11
+"""The last version of Produce that adds nothing to a transaction by itself."""
+CLOSING_ABORT_S: Final = 5.0
+"""How long closing waits for the abort of a transaction that is open; the coordinator would do it later."""
 STRANGE_PRODUCER: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -77,88 +82,6 @@ STRANGE_PRODUCER: Final = frozenset(
     }
 )
 DOUBTFUL: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerOptions:
-    acks: int = ACKS_ALL
-    """-1: all in-sync replicas have it; 1: the leader has it; 0: it was sent."""
-    codec: Codec = Codec.NONE
-    idempotent: bool | None = None
-    """None: if the acknowledgements and the broker allow it."""
-    linger_ms: int = 5
-    batch_bytes_max: int = 256 * 1024
-    request_bytes_max: int = 16 * MIB
-    buffer_bytes_max: int = 32 * MIB
-    """The undelivered bytes from which on `send` waits."""
-    delivery_timeout_ms: int = 120_000
-    allow_creation: bool = True
-    """Whether a topic may be created by sending to it, if the cluster does that."""
-    codec_level: int | None = None
-    """None: the codec's own."""
-    partitioner: PartitionerName | ChoosePartition = "murmur2"
-
-    def __post_init__(self) -> None:
-        if self.acks not in (ACKS_ALL, 0, 1):
-            raise ConfigError(f"acks is {self.acks}; it must be -1 (all), 0 or 1")
-        if self.idempotent and self.acks != ACKS_ALL:
-            raise ConfigError("an idempotent producer needs acks=all")
-        if self.linger_ms < 0 or self.delivery_timeout_ms <= 0:
-            raise ConfigError("linger_ms must not be negative, delivery_timeout_ms must be positive")
-        if not 0 < self.batch_bytes_max <= self.request_bytes_max <= self.buffer_bytes_max:
-            raise ConfigError("batch_bytes_max, request_bytes_max and buffer_bytes_max must rise")
-        check_level(self.codec, self.codec_level)
-        check_partitioner(self.partitioner)
-
-
-class BatchReport(NamedTuple):
-    """How a batch ended."""
-
-    partition: TopicPartition
-    record_count: int
-    base_offset: int
-    """-1 where it is not known: with acks 0, or if a retry found it written already."""
-    append_time_ms: int = -1
-    error: DlogError | None = None
-
-
-@dataclass(slots=True)
-class ProducerMetrics:
-    """Counts since the producer was made."""
-
-    records_delivered: int = 0
-    records_failed: int = 0
-    batches_delivered: int = 0
-    bytes_delivered: int = 0
-    """The bytes of batches as they travelled."""
-    retries: int = 0
-
-
-class Delivered(NamedTuple):
-    partition: TopicPartition
-    offset: int
-
-
-class Delivery:
-    """How one record will have ended."""
-
-    __slots__ = ("_ended", "_index")
-
-    def __init__(self, ended: "asyncio.Future[BatchReport]", index: int) -> None:
-        self._ended = ended
-        self._index = index
-
-    @property
-    def is_done(self) -> bool:
-        return self._ended.done()
-
-    async def wait(self) -> Delivered:
-        """Returns where the record is.  Raises what its batch failed with."""
-        report = await asyncio.shield(self._ended)
-        if report.error is not None:
-            raise report.error
-        offset = -1 if report.base_offset < 0 else report.base_offset + self._index
-        return Delivered(report.partition, offset)
 
 
 class Producer:
@@ -181,12 +104,19 @@ class Producer:
             request_bytes_max=self.options.request_bytes_max,
             codec=self.options.codec,
             codec_level=self.options.codec_level,
+            is_transactional=self.options.transactional_id is not None,
         )
+        self.transactions: Transactions | None = None
+        if self.options.transactional_id is not None:
+            self.transactions = Transactions(
+                cluster, self.options.transactional_id, self.options.transaction_timeout_ms
+            )
         self.metrics = ProducerMetrics()
         self._partitioner = make_partitioner(
             self.options.partitioner, cluster.draw, self.options.batch_bytes_max
         )
-        self._needs_identity = self.options.acks == ACKS_ALL and self.options.idempotent is not False
+        is_idempotent = self.options.acks == ACKS_ALL and self.options.idempotent is not False
+        self._needs_identity = is_idempotent and self.transactions is None
         self._flushing = 0
         self._changed = asyncio.Event()
         """Something for the sender to look at."""
@@ -211,6 +141,7 @@ class Producer:
         """Takes the record; waits only for room, and for the topic if it is not known yet."""
         place = await self._place(topic, record, partition)
         await self.wait_for_room()
+        self.check_sending()
         clock = self._cluster.clock
         batch, index = self._accumulator.add(place, record, clock.monotonic_ms(), clock.wall_ms())
         if index == 0:
@@ -224,6 +155,7 @@ class Producer:
         """Takes records as one batch of their own, for a partition of a topic that is known; waits only for
         room.  The future gets a report, with an error in it if the batch failed."""
         await self.wait_for_room()
+        self.check_sending()
         batch = self._accumulator.add_batch(partition, records, self._cluster.clock.monotonic_ms())
         batch.token = asyncio.get_running_loop().create_future()
         await self._wake_sender()
@@ -241,6 +173,7 @@ class Producer:
         smaller ones.
         """
         await self.wait_for_room()
+        self.check_sending()
         batch = self._accumulator.add_cut(partition, cut, self._cluster.clock.monotonic_ms())
         batch.token = on_end
         await self._wake_sender()
@@ -261,8 +194,7 @@ class Producer:
             return
         self._sender = None
         failed = DlogError(f"the producer failed: {sender.exception()!r}")
-        for batch in self._accumulator.drop(with_under_way=False):
-            self._report(batch, failed)
+        self._drop_waiting(failed)
 
     async def flush(self) -> None:
         """Waits until everything that was sent is delivered or has failed."""
@@ -275,7 +207,8 @@ class Producer:
             self._flushing -= 1
 
     async def close(self) -> None:
-        """Closes the producer; what is not delivered fails: `flush` first to deliver it."""
+        """Closes the producer; what is not delivered fails: `flush` first to deliver it.  An open transaction
+        is aborted."""
         tasks = [task for task in (self._sender, *self._requests) if task is not None]
         self._sender = None
         for task in tasks:
@@ -284,6 +217,73 @@ class Producer:
         closed = ConnectionLostError("the producer was closed before the record was delivered")
         for batch in self._accumulator.drop(with_under_way=True):
             self._report(batch, closed)
+        await self._abort_at_the_end()
+
+    # --- transactions --------------------------------------------------------------------------
+
+    def check_sending(self) -> None:
+        """Raises if nothing can be sent now, as there is no transaction, or one that has failed."""
+        if self.transactions is not None:
+            self.transactions.state.check_sending()
+
+    def _transactions(self) -> Transactions:
+        if self.transactions is None:
+            raise InvalidTransactionStateError("transactions need a transactional_id")
+        return self.transactions
+
+    async def init_transactions(self) -> None:
+        """Takes the transactional id over; `begin_transaction` does so the first time."""
+        await self._transactions().init()
+
+    async def begin_transaction(self) -> None:
+        transactions = self._transactions()
+        await transactions.begin()
+        self._accumulator.change_identity(transactions.state.identity)
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Commits a group's positions with the transaction."""
+        if offsets:
+            await self._transactions().send_offsets(offsets, group)
+
+    async def commit_transaction(self) -> None:
+        """Delivers everything and commits it.  Raises `TransactionAbortableError` if something failed."""
+        transactions = self._transactions()
+        await self.flush()
+        transactions.state.ending(commits=True)
+        self._accumulator.change_identity(await transactions.end())
+
+    async def abort_transaction(self) -> None:
+        """Drops what is not delivered, and aborts the rest."""
+        transactions = self._transactions()
+        transactions.state.ending(commits=False)
+        self._drop_waiting(TransactionAbortedError("the transaction was aborted"))
+        while not self._accumulator.is_empty:
+            await self._wait_freed()
+        self._accumulator.change_identity(await transactions.end())
+
+    async def _abort_at_the_end(self) -> None:
+        if self.transactions is None or self.transactions.state.is_ended:
+            return
+        with contextlib.suppress(DlogError, TimeoutError):
+            async with asyncio.timeout(CLOSING_ABORT_S):
+                self.transactions.state.ending(commits=False)
+                await self.transactions.end()
+
+    async def _add_to_transaction(self, transactions: Transactions, ready: list[TopicPartition]) -> bool:
+        """Makes partitions part of the transaction; False if it cannot go on, and then everything that waits
+        has failed."""
+        try:
+            await transactions.add(ready)
+        except DlogError as error:
+            self._drop_waiting(error)
+            return False
+        return True
+
+    def _drop_waiting(self, error: DlogError) -> None:
+        for batch in self._accumulator.drop(with_under_way=False):
+            self._report(batch, error)
 
     async def _wait_freed(self) -> None:
         self._freed.clear()
@@ -354,6 +354,8 @@ class Producer:
             ready = self._accumulator.ready(now_ms, flushing=self._flushing > 0)
             if ready and self._needs_identity and not await self._renew_identity():
                 continue
+            if ready and self.transactions and not await self._add_to_transaction(self.transactions, ready):
+                continue
             for leader, partitions in self._by_known_leader(ready).items():
                 self._start(leader, partitions)
             await self._wait_changed()
@@ -402,8 +404,7 @@ class Producer:
                 self._ask_identity, timeout_ms=self.options.delivery_timeout_ms
             )
         except DlogError as error:
-            for batch in self._accumulator.drop(with_under_way=False):
-                self._report(batch, error)
+            self._drop_waiting(error)
             return False
         self._accumulator.change_identity(identity)
         self._needs_identity = False
@@ -470,9 +471,15 @@ class Producer:
             )
         timeout_ms = self._cluster.options.request_timeout_ms
         request = ProduceRequest(
-            acks=self.options.acks, timeout_ms=timeout_ms, topic_data=list(topics.values())
+            transactional_id=self.options.transactional_id,
+            acks=self.options.acks,
+            timeout_ms=timeout_ms,
+            topic_data=list(topics.values()),
         )
-        version = connection.version_for(ProduceRequest, NAMED_VERSION_MAX if ZERO_UUID in names else None)
+        at_most = NAMED_VERSION_MAX if ZERO_UUID in names else None
+        if self.transactions is not None and not self.transactions.state.is_implicit:
+            at_most = CLASSIC_VERSION_MAX
+        version = connection.version_for(ProduceRequest, at_most)
         await connection.drain()
         if self.options.acks == 0:
             connection.send(request, version=version)
@@ -504,7 +511,8 @@ class Producer:
         if isinstance(error, RecordTooLargeError) and self._accumulator.split(batch, now_ms):
             self._changed.set()
             return
-        if is_retriable(error) and due_ms < batch.created_ms + self.options.delivery_timeout_ms:
+        is_wanted = self.transactions is None or self.transactions.state.is_sending
+        if is_wanted and is_retriable(error) and due_ms < batch.created_ms + self.options.delivery_timeout_ms:
             self._accumulator.retry(batch, due_ms)
             self.metrics.retries += 1
             self._changed.set()
@@ -519,7 +527,9 @@ class Producer:
         else:
             self._accumulator.fail(batch)
             is_strange = code_of(error) in STRANGE_PRODUCER
-            if batch.identity is not NOBODY and (batch.is_doubtful or is_strange):
+            if self.transactions is not None:
+                self.transactions.state.failed(error)
+            elif batch.identity is not NOBODY and (batch.is_doubtful or is_strange):
                 self._needs_identity = True
         self._report(batch, error, base_offset, append_time_ms)
         self._changed.set()

@@ -91,7 +91,12 @@ class OutOfOrderSequenceError(DlogError):
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-class InvalidProducerEpochError(DlogError):
+class ApplicationRecoverableError(DlogError):
+    """The client is of no use any more, but the program is: it closes the client and makes another one, which
+    begins behind what was committed (KIP-1050)."""
+
+
+class InvalidProducerEpochError(ApplicationRecoverableError):
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
@@ -103,13 +108,13 @@ class CoordinatorFencedError(DlogError):
     code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-class ProducerFencedError(DlogError):
+class ProducerFencedError(ApplicationRecoverableError):
     """Another producer has the transactional id now, or the coordinator has ended the transaction itself."""
 
     code = ErrorCode.PRODUCER_FENCED
 
 
-class InvalidProducerIdMappingError(DlogError):
+class InvalidProducerIdMappingError(ApplicationRecoverableError):
     """The transactional id is not known, or has another producer id."""
 
     code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -127,6 +132,12 @@ class InvalidTransactionTimeoutError(DlogError):
 
 class TransactionAbortableError(DlogError):
     """The transaction cannot go on, but the producer can: it has to abort it."""
+
+    code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class TransactionAbortedError(DlogError):
+    """A record was not delivered, because its transaction was aborted."""
 
     code = ErrorCode.TRANSACTION_ABORTABLE
 
@@ -406,7 +417,7 @@ class UnknownMemberError(DlogError):
     code = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-class FencedInstanceError(DlogError):
+class FencedInstanceError(ApplicationRecoverableError):
     """Another member has joined under the same instance id since: this one is out for good."""
 
     code = ErrorCode.FENCED_INSTANCE_ID

@@ -19,17 +19,13 @@ import contextlib
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from distributedlog.client.addresses import Address
 from distributedlog.client.connection import Connection
+from distributedlog.client.coordinators import GROUP_KEY, Coordinator
 from distributedlog.client.errors import check_response, is_retriable
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.offset_specs import NO_OFFSET
 from distributedlog.model.errors import DlogError, GroupNotFoundError, UnknownTopicError
 from distributedlog.model.ids import TopicPartition
-from distributedlog.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from distributedlog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -52,8 +48,6 @@ from distributedlog.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
 )
 
-GROUP_KEY: Final = 0
-SEVERAL_KEYS_SINCE: Final = 4
 SEVERAL_GROUPS_SINCE: Final = 8
 STABLE_SINCE: Final = 7
 """The first version of OffsetFetch that can wait for open transactions."""
@@ -79,7 +73,7 @@ class GroupOffsets:
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.group_id = group_id
         self._cluster = cluster
-        self._coordinator: Address | None = None
+        self._coordinator = Coordinator(cluster, GROUP_KEY, group_id)
 
     async def commit(
         self,
@@ -126,29 +120,11 @@ class GroupOffsets:
 
     async def coordinator(self) -> Connection:
         """A connection to the broker that keeps the group."""
-        if self._coordinator is None:
-            self._coordinator = await self._find_coordinator()
-        return await self._cluster.connection_to(self._coordinator)
+        return await self._coordinator.connection()
 
     def forget_coordinator(self) -> None:
         """Forgets the coordinator after a failure: it may be another by now."""
-        self._coordinator = None
-
-    async def _find_coordinator(self) -> Address:
-        connection = await self._cluster.any_connection()
-        version = connection.version_for(FindCoordinatorRequest)
-        if version >= SEVERAL_KEYS_SINCE:
-            request = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self.group_id])
-        else:
-            request = FindCoordinatorRequest(key=self.group_id, key_type=GROUP_KEY)
-        response = await self._cluster.call(connection, request, FindCoordinatorResponse)
-        about = f"the coordinator of group {self.group_id!r}"
-        found = next(iter(response.coordinators), None)
-        if found is None:
-            check_response(response.error_code, about, response.error_message)
-            return Address(response.host, response.port)
-        check_response(found.error_code, about, found.error_message)
-        return Address(found.host, found.port)
+        self._coordinator.forget()
 
     # --- deleting ------------------------------------------------------------------------------
 
@@ -211,7 +187,7 @@ class GroupOffsets:
                     partition = TopicPartition(topic_response.name, result.partition_index)
                     check_response(result.error_code, f"group {self.group_id!r} at {partition}")
         except DlogError:
-            self._coordinator = None
+            self.forget_coordinator()
             raise
 
     # --- fetching ------------------------------------------------------------------------------
@@ -230,7 +206,7 @@ class GroupOffsets:
             )
             return self._read_offsets(response)
         except DlogError:
-            self._coordinator = None
+            self.forget_coordinator()
             raise
 
     def _fetch_request(

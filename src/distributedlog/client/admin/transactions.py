@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
-from distributedlog.client.addresses import Address
 from distributedlog.client.admin.log_dirs import ProducerView, describe_producers
+from distributedlog.client.coordinators import TRANSACTION_KEY, Coordinator
 from distributedlog.client.errors import check_response
 from distributedlog.client.metadata import Cluster
 from distributedlog.model.ids import TopicPartition
@@ -19,7 +19,6 @@ from distributedlog.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from distributedlog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from distributedlog.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -31,8 +30,6 @@ from distributedlog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-TRANSACTION_KEY: Final = 1
-SEVERAL_KEYS_SINCE: Final = 4
 NO_OFFSET: Final = -1
 STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
@@ -99,8 +96,8 @@ class TransactionAdmin:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
         async def attempt() -> TransactionView:
-            coordinator = await self._cluster.connection_to(await self._find_coordinator(transactional_id))
-            response = await self._cluster.call(coordinator, request, DescribeTransactionsResponse)
+            connection = await Coordinator(self._cluster, TRANSACTION_KEY, transactional_id).connection()
+            response = await self._cluster.call(connection, request, DescribeTransactionsResponse)
             (found,) = response.transaction_states
             check_response(found.error_code, f"the transactional id {transactional_id!r}")
             return TransactionView(
@@ -114,17 +111,6 @@ class TransactionAdmin:
             )
 
         return await self._cluster.retrying(attempt)
-
-    async def _find_coordinator(self, transactional_id: str) -> Address:
-        connection = await self._cluster.any_connection()
-        if connection.version_for(FindCoordinatorRequest) >= SEVERAL_KEYS_SINCE:
-            request = FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=[transactional_id])
-        else:
-            request = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION_KEY)
-        response = await self._cluster.call(connection, request, FindCoordinatorResponse)
-        found = next(iter(response.coordinators), response)
-        check_response(found.error_code, f"the coordinator of {transactional_id!r}", found.error_message)
-        return Address(found.host, found.port)
 
     # --- by partitions -------------------------------------------------------------------------
 

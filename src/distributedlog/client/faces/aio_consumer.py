@@ -47,6 +47,7 @@ from distributedlog.client.groups.membership import Change, Membership
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.offset_specs import EARLIEST, LATEST, AtTime
 from distributedlog.client.offsets import list_offsets, resolve
+from distributedlog.client.transactions.manager import GroupMetadata
 from distributedlog.model.errors import (
     ClientClosedError,
     ConfigError,
@@ -82,7 +83,9 @@ class Consumer:
         addresses, options = parse_bootstrap(bootstrap), client_options(settings)
         self._cluster = Cluster(addresses, options)
         self._group_cluster = Cluster(addresses, options)
-        self._assigned = Assigned(self._cluster, fetch_options(settings), on_out_of_range=self._reset)
+        self._assigned = Assigned(
+            self._cluster, fetch_options(settings), on_out_of_range=self._reset, tells_empty=True
+        )
         self._isolation = fetch_options(settings).isolation
         self._prefetched = Prefetched(settings.get("key_deserializer"), settings.get("value_deserializer"))
         self._rows: list[Fetched] = []
@@ -196,6 +199,12 @@ class Consumer:
         """Moves these, or all, to the first record of that time or later; to the end, if there is none."""
         await self._seek_to(partitions, timestamp_ms)
 
+    async def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Moves these, or all, behind what was committed: after an abort, to read the same again."""
+        self._check_assigned(partitions)
+        self._unresolved.update(partitions or self._partitions)
+        await self._resolve()
+
     async def _seek_to(self, partitions: Collection[TopicPartition], when: int) -> None:
         self._check_assigned(partitions)
         places = dict.fromkeys(partitions or self._partitions, AtTime(when))
@@ -256,7 +265,7 @@ class Consumer:
             paused = self._assigned.paused
             found = [each for each in self._rows if each.partition not in paused]
             left_ms = deadline_ms - clock.monotonic_ms()
-            if found or left_ms <= 0:
+            if any(each.rows is not None for each in found) or left_ms <= 0:
                 self._rows = [each for each in self._rows if each.partition in paused]
                 self._positions.update((each.partition, each.next_offset) for each in found)
                 table = table_of(found)
@@ -314,6 +323,7 @@ class Consumer:
             if taken.records:
                 self._counts["records"] += len(taken.records)
                 return taken
+            self._positions.update(taken.positions)  # behind markers, and what was aborted
             left_ms = deadline_ms - clock.monotonic_ms()
             if left_ms <= 0:
                 return taken
@@ -446,9 +456,7 @@ class Consumer:
         if self._group is None:
             raise ConfigError("committing needs a group_id")
         if offsets is None:
-            if self._given is not None:
-                self._positions[TopicPartition(*self._given[:2])] = self._given.offset + 1
-            offsets = dict(self._positions)
+            offsets = self.positions()
         wanted = {each: OffsetAndMetadata(offset) for each, offset in offsets.items()}
         if self._member is not None:
             if any(each not in self._partitions for each in offsets):
@@ -480,6 +488,20 @@ class Consumer:
         if partition in self._unresolved:
             await self._resolve()
         return self._positions[partition]
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offsets behind all that was given out: what a transaction sends with `send_offsets`."""
+        if self._given is not None:
+            self._positions[TopicPartition(*self._given[:2])] = self._given.offset + 1
+        return dict(self._positions)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Which member of the group this consumer is, for `send_offsets`."""
+        if self._group is None:
+            raise ConfigError("a consumer without a group_id has no group")
+        if self._member is None:
+            return GroupMetadata(self._group.group_id)
+        return GroupMetadata(self._group.group_id, *self._member.membership.identity)
 
     async def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each partition still has before its end."""

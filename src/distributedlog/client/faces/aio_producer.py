@@ -1,12 +1,13 @@
 """The producer of programs on an asyncio loop: `distributedlog.aio.Producer`.
 
 `send` waits only for room and, the first time, for the topic's metadata; then it gives a `Delivery`, which is
-awaited by whoever wants to know.  Leaving `async with` delivers everything; leaving it by an error drops
-what is not delivered yet.
+awaited by whoever wants to know.  `transaction` is a block that is committed or aborted as a whole.  Leaving
+`async with` delivers everything; leaving it by an error drops what is not delivered yet.
 """
 
 import asyncio
 import dataclasses
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -24,8 +25,10 @@ from distributedlog.client.faces.settings import (
     client_options,
     producer_options,
 )
+from distributedlog.client.faces.transactions import Positions, aio_transaction, group_of, offsets_of
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.producer import Producer as Core
+from distributedlog.client.transactions.manager import GroupMetadata
 from distributedlog.model.errors import BufferFullError, ClientClosedError, RequestTimedOutError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.records.record import Record
@@ -65,12 +68,14 @@ class Producer:
     ) -> Delivery:
         """Takes a record.  Raises `BufferFullError` if there is no room for it within `max_block_ms`."""
         self._check_open()
+        self._core.check_sending()
         record = self._serializers.record(value, key, headers, timestamp_ms)
         size = estimated_bytes(record)
         place = self._core.place_now(topic, record, partition, size) if self._core.has_room else None
         if place is None:
             place = await self._place_after_waiting(topic, record, partition, size)
             self._check_open()
+            self._core.check_sending()
         ended, index = self._core.add_now(place, record, size)
         if index == 0:
             await asyncio.sleep(0)  # the sender gets its turn also under a caller that never waits
@@ -133,6 +138,35 @@ class Producer:
     async def flush(self) -> None:
         """Waits until everything that was sent is delivered or has failed."""
         await self._core.flush()
+
+    # --- transactions --------------------------------------------------------------------------
+
+    def transaction(self) -> AbstractAsyncContextManager[None]:
+        """A block whose records are committed together at its end, or aborted if it raises."""
+        return aio_transaction(self)
+
+    async def init_transactions(self) -> None:
+        """Takes the `transactional_id` over: its last producer is fenced, and what that had open is aborted.
+        The first transaction does so, too."""
+        self._check_open()
+        await self._core.init_transactions()
+
+    async def begin_transaction(self) -> None:
+        self._check_open()
+        await self._core.begin_transaction()
+
+    async def send_offsets(self, positions: Positions, group: GroupMetadata | str) -> None:
+        """Commits positions of a group with the transaction: `consumer.positions()`, and
+        `consumer.group_metadata()`."""
+        await self._core.send_offsets(offsets_of(positions), group_of(group))
+
+    async def commit_transaction(self) -> None:
+        """Delivers everything and commits it.  Raises `TransactionAbortableError` if something failed: then
+        it has to be aborted."""
+        await self._core.commit_transaction()
+
+    async def abort_transaction(self) -> None:
+        await self._core.abort_transaction()
 
     async def partitions_for(self, topic: str) -> range:
         return range(await self._core.learn(topic))

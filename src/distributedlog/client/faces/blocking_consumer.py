@@ -23,6 +23,7 @@ from distributedlog.client.faces.aio_consumer import OnPartitions
 from distributedlog.client.faces.loop_thread import LoopThread, left_behind
 from distributedlog.client.faces.records import ConsumerRecord
 from distributedlog.client.faces.settings import BOOTSTRAP_DEFAULT, ConsumerSettings
+from distributedlog.client.transactions.manager import GroupMetadata
 from distributedlog.model.errors import ClientClosedError
 from distributedlog.model.ids import TopicPartition
 
@@ -191,6 +192,10 @@ class Consumer:
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         self._run(self._consumer.seek_to_end(*partitions))
 
+    def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Moves these, or all, behind what was committed: after an abort, to read the same again."""
+        self._run(self._consumer.seek_to_committed(*partitions))
+
     def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
         """Moves these, or all, to the first record of that time or later; to the end, if there is none."""
         self._run(self._consumer.seek_to_time(timestamp_ms, *partitions))
@@ -236,6 +241,14 @@ class Consumer:
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that is given out."""
         return self._run(self._consumer.position(partition))
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offsets behind all that was given out: what a transaction sends with `send_offsets`."""
+        return self._soon(self._consumer.positions)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Which member of the group this consumer is, for `send_offsets`."""
+        return self._soon(self._consumer.group_metadata)
 
     def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each partition still has before its end."""

@@ -24,6 +24,8 @@ import dataclasses
 import threading
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
@@ -43,8 +45,15 @@ from distributedlog.client.faces.settings import (
     client_options,
     producer_options,
 )
+from distributedlog.client.faces.transactions import (
+    Positions,
+    blocking_transaction,
+    group_of,
+    offsets_of,
+)
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.producer import Producer as Core
+from distributedlog.client.transactions.manager import GroupMetadata
 from distributedlog.model.errors import ClientClosedError, RecordTooLargeError, RequestTimedOutError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.records.layout import HEADER_BYTES
@@ -115,6 +124,7 @@ class Producer(Owner):
         producer's own thread.
         """
         core = self._core or self._start()
+        core.check_sending()
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         record = self._serializers.record(value, key, headers, timestamp_ms)
@@ -223,6 +233,44 @@ class Producer(Owner):
             self._thread.run(bounded())
         except TimeoutError:
             raise RequestTimedOutError(f"not everything was delivered within {timeout} s") from None
+
+    # --- transactions --------------------------------------------------------------------------
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """A block whose records are committed together at its end, or aborted if it raises."""
+        return blocking_transaction(self)
+
+    def init_transactions(self) -> None:
+        """Takes the `transactional_id` over: its last producer is fenced, and what that had open is aborted.
+        The first transaction does so, too."""
+        self._run(Core.init_transactions)
+
+    def begin_transaction(self) -> None:
+        self._run(Core.begin_transaction)
+
+    def send_offsets(self, positions: Positions, group: GroupMetadata | str) -> None:
+        """Commits positions of a group with the transaction: `consumer.positions()`, and
+        `consumer.group_metadata()`."""
+        self._run(lambda core: core.send_offsets(offsets_of(positions), group_of(group)))
+
+    def commit_transaction(self) -> None:
+        """Delivers everything and commits it.  Raises `TransactionAbortableError` if something failed: then
+        it has to be aborted."""
+        self._run(Core.commit_transaction)
+
+    def abort_transaction(self) -> None:
+        self._run(Core.abort_transaction)
+
+    def _run(self, step: Callable[[Core], Awaitable[None]]) -> None:
+        """Takes a step of a transaction, behind all that this thread has sent."""
+        core = self._core or self._start()
+
+        async def run() -> None:
+            self._check_open()
+            self._into_batches(core)
+            await step(core)
+
+        self._thread.run(run())
 
     def partitions_for(self, topic: str) -> range:
         core = self._core or self._start()

@@ -60,6 +60,9 @@ class ProducerSettings(ClientSettings, total=False):
     key_serializer: Serializer
     value_serializer: Serializer
     allow_auto_create_topics: bool
+    transactional_id: str | None
+    """The name under which it has transactions; a new producer of that name fences the one before it."""
+    transaction_timeout_ms: int
 
 
 class ConsumerSettings(ClientSettings, total=False):
@@ -101,6 +104,8 @@ _PRODUCER: Final = {
     "delivery_timeout_ms": "delivery_timeout_ms",
     "partitioner": "partitioner",
     "allow_auto_create_topics": "allow_creation",
+    "transactional_id": "transactional_id",
+    "transaction_timeout_ms": "transaction_timeout_ms",
 }
 
 

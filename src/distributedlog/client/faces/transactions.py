@@ -1,0 +1,89 @@
+"""Transactions as programs write them: a block that is committed at its end, or aborted.
+
+| the block                        | then                                                                    |
+|----------------------------------|-------------------------------------------------------------------------|
+| ends                             | everything is delivered and committed                                   |
+| raises                           | it is aborted, and what it raised goes on                               |
+| ends, but something had failed   | it is aborted, and `TransactionAbortableError` says why                 |
+| ends, and nobody knows the rest  | the error goes on: `commit_transaction` may be called again, or `close` |
+
+An abort that fails as well is told in a note of the error that goes on.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol
+
+from distributedlog.client.admin.group_offsets import OffsetAndMetadata
+from distributedlog.client.transactions.manager import GroupMetadata
+from distributedlog.model.errors import DlogError, TransactionAbortableError
+from distributedlog.model.ids import TopicPartition
+
+Positions = Mapping[TopicPartition, int | OffsetAndMetadata]
+
+
+class AioTransactional(Protocol):
+    async def begin_transaction(self) -> None: ...
+    async def commit_transaction(self) -> None: ...
+    async def abort_transaction(self) -> None: ...
+
+
+class BlockingTransactional(Protocol):
+    def begin_transaction(self) -> None: ...
+    def commit_transaction(self) -> None: ...
+    def abort_transaction(self) -> None: ...
+
+
+@asynccontextmanager
+async def aio_transaction(producer: AioTransactional) -> AsyncIterator[None]:
+    async def abort(error: BaseException) -> None:
+        try:
+            await producer.abort_transaction()
+        except DlogError as second:
+            _note(error, second)
+
+    await producer.begin_transaction()
+    try:
+        yield
+    except BaseException as error:
+        await abort(error)
+        raise
+    try:
+        await producer.commit_transaction()
+    except TransactionAbortableError as error:
+        await abort(error)
+        raise
+
+
+@contextmanager
+def blocking_transaction(producer: BlockingTransactional) -> Iterator[None]:
+    def abort(error: BaseException) -> None:
+        try:
+            producer.abort_transaction()
+        except DlogError as second:
+            _note(error, second)
+
+    producer.begin_transaction()
+    try:
+        yield
+    except BaseException as error:
+        abort(error)
+        raise
+    try:
+        producer.commit_transaction()
+    except TransactionAbortableError as error:
+        abort(error)
+        raise
+
+
+def _note(error: BaseException, second: DlogError) -> None:
+    error.add_note(f"and the transaction could not be aborted: {second}")
+
+
+def offsets_of(positions: Positions) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {each: OffsetAndMetadata(at) if isinstance(at, int) else at for each, at in positions.items()}
+
+
+def group_of(group: GroupMetadata | str) -> GroupMetadata:
+    """A name alone is a group without members: positions that no consumer of it commits."""
+    return GroupMetadata(group) if isinstance(group, str) else group

@@ -1,0 +1,1 @@
+"""Transactions of a producer: where one stands (`state`), and what coordinators are asked (`manager`)."""

@@ -1,0 +1,246 @@
+"""Transactions of both faces against a real broker, in both flows: all of it is there, or nothing."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from distributedlog import (
+    Admin,
+    Consumer,
+    NewTopic,
+    Producer,
+    ProducerFencedError,
+    RecordTooLargeError,
+    TopicPartition,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    aio,
+)
+from distributedlog.client.addresses import parse_bootstrap
+from distributedlog.client.admin.transactions import TransactionAdmin
+from distributedlog.client.metadata import Cluster
+from distributedlog.client.transactions import manager
+from distributedlog.model.errors import (
+    ConfigError,
+    DlogError,
+    GroupRebalancedError,
+    InvalidTransactionStateError,
+)
+from tests.unit.client.faces.stage import running_broker
+
+WAIT_S = 60
+_numbers = count()
+FLOWS = ["classic", "version 2"]
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as address:
+        yield address
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    name = f"t{next(_numbers)}"
+    with Admin(bootstrap) as admin:
+        admin.create_topic(NewTopic(name, 3, configs={"max.message.bytes": "10000"}))
+    return name
+
+
+@pytest.fixture(params=FLOWS)
+def flow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A broker whose `transaction.version` is too low for the flow of KIP-890, or not."""
+    flow: str = request.param
+    if flow == "classic":
+        monkeypatch.setattr(manager, "IMPLICIT_LEVEL", 99)
+    return flow
+
+
+def values(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
+    """What stands there, up to the end."""
+    partitions = [TopicPartition(topic, each) for each in range(3)]
+    found = []
+    with Consumer(bootstrap, isolation_level=isolation) as consumer:  # type: ignore[arg-type]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(each) < end for each, end in ends.items()):
+            found += [(each.value or b"").decode() for each in consumer.poll(200)]
+    return sorted(found)
+
+
+def test_what_a_block_sends_is_committed_with_it_or_not_at_all(bootstrap: str, topic: str, flow: str) -> None:
+    def send_and_fail(producer: Producer) -> None:
+        with producer.transaction():
+            producer.send(topic, "aborted", partition=0).result(WAIT_S)
+            producer.send(topic, "aborted", partition=1)
+            raise KeyError
+
+    with Producer(bootstrap, transactional_id=f"{topic}-id", linger_ms=0) as producer:
+        for number in range(3):
+            with producer.transaction():
+                for partition in range(3):
+                    producer.send(topic, f"committed {number}", partition=partition)
+            with pytest.raises(KeyError):
+                send_and_fail(producer)
+        with producer.transaction():
+            pass
+        with pytest.raises(InvalidTransactionStateError, match="without a transaction"):
+            producer.send(topic, "outside")
+    wanted = sorted(3 * [f"committed {number}" for number in range(3)])
+    assert values(bootstrap, topic) == wanted
+    assert "aborted" in values(bootstrap, topic, "read_uncommitted")
+
+
+def test_asyncio_has_the_same(bootstrap: str, topic: str, flow: str) -> None:
+    async def story() -> None:
+        async with asyncio.timeout(WAIT_S), aio.Producer(bootstrap, transactional_id=topic) as producer:
+            async with producer.transaction():
+                delivery = await producer.send(topic, "committed")
+            assert (await delivery).offset == 0
+            await producer.begin_transaction()
+            dropped = await producer.send(topic, "aborted")
+            await producer.abort_transaction()
+            with pytest.raises(TransactionAbortedError):
+                await dropped
+            async with producer.transaction():
+                await producer.send(topic, "and again")
+
+    asyncio.run(story())
+    assert values(bootstrap, topic) == ["and again", "committed"]
+
+
+def test_a_record_that_fails_aborts_all_and_the_next_transaction_goes_on(
+    bootstrap: str, topic: str, flow: str
+) -> None:
+    def send_too_much(producer: Producer) -> None:
+        with producer.transaction():
+            producer.send(topic, "before", partition=0).result(WAIT_S)
+            refused = producer.send(topic, bytes(20_000), partition=0)
+            assert isinstance(refused.exception(WAIT_S), RecordTooLargeError)
+
+    with Producer(bootstrap, transactional_id=topic, linger_ms=0) as producer:
+        with pytest.raises(TransactionAbortableError, match="MESSAGE_TOO_LARGE"):
+            send_too_much(producer)
+        with producer.transaction():
+            for partition in range(3):
+                producer.send(topic, "again", partition=partition)
+    assert values(bootstrap, topic) == ["again"] * 3
+
+
+def test_a_second_producer_of_the_id_fences_the_first_and_aborts_what_it_had(
+    bootstrap: str, topic: str, flow: str
+) -> None:
+    with Producer(bootstrap, transactional_id=topic, linger_ms=0) as first:
+        first.begin_transaction()
+        first.send(topic, "of the first").result(WAIT_S)
+        with Producer(bootstrap, transactional_id=topic) as second:
+            with second.transaction():
+                second.send(topic, "of the second")
+            with pytest.raises(DlogError):
+                first.commit_transaction()
+            with pytest.raises(ProducerFencedError, match="make another one"):
+                first.begin_transaction()
+    assert values(bootstrap, topic) == ["of the second"]
+
+
+def test_a_producer_that_is_closed_leaves_no_open_transaction(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap, transactional_id=topic, linger_ms=0) as producer:
+        producer.begin_transaction()
+        producer.send(topic, "of nobody").result(WAIT_S)
+
+    async def state() -> str:
+        async with Cluster(parse_bootstrap(bootstrap)) as cluster:
+            return (await TransactionAdmin(cluster).describe_transaction(topic)).state
+
+    assert asyncio.run(state()) in ("PrepareAbort", "CompleteAbort")
+    assert values(bootstrap, topic) == []
+
+
+def test_records_are_read_processed_and_written_exactly_once(bootstrap: str, topic: str, flow: str) -> None:
+    """Every second transaction fails after its records and its offsets were sent."""
+    into = f"{topic}-out"
+    with Admin(bootstrap) as admin:
+        admin.create_topic(NewTopic(into, 3))
+    with Producer(bootstrap) as source:
+        for number in range(100):
+            source.send(topic, str(number))
+    done, tries = 0, 0
+    with (
+        Consumer(
+            bootstrap,
+            group_id=topic,
+            topics=[topic],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        ) as consumer,
+        Producer(bootstrap, transactional_id=into) as producer,
+    ):
+        while done < 100:
+            records = consumer.poll(1000, max_records=17)
+            if not records:
+                continue
+            tries += 1
+            try:
+                with producer.transaction():
+                    for each in records:
+                        producer.send(into, each.value, each.key)
+                    producer.send_offsets(consumer.positions(), consumer.group_metadata())
+                    if tries % 2:
+                        raise KeyError
+                done += len(records)
+            except KeyError:
+                consumer.seek_to_committed()
+        assert sum(consumer.committed().values()) == 100
+    assert values(bootstrap, into) == sorted(map(str, range(100)))
+
+
+def test_offsets_of_a_member_that_the_group_has_forgotten_abort_the_transaction(
+    bootstrap: str, topic: str, flow: str
+) -> None:
+    def send_offsets_of_nobody(producer: Producer) -> None:
+        gone = aio.GroupMetadata(topic, 3, "nobody", None)
+        with producer.transaction():
+            producer.send(topic, "v")
+            producer.send_offsets({TopicPartition(topic, 0): 5}, gone)
+
+    with Producer(bootstrap, transactional_id=topic) as producer:
+        with pytest.raises(GroupRebalancedError, match="poll"):
+            send_offsets_of_nobody(producer)
+        with producer.transaction():
+            producer.send_offsets({TopicPartition(topic, 0): 5}, topic)
+    with Admin(bootstrap) as admin:
+        committed = admin.group_offsets(topic)[TopicPartition(topic, 0)]
+    assert committed.offset == 5
+    assert values(bootstrap, topic) == []
+
+
+def test_without_an_id_there_are_no_transactions(bootstrap: str) -> None:
+    with (
+        Producer(bootstrap) as producer,
+        pytest.raises(InvalidTransactionStateError, match="transactional_id"),
+    ):
+        producer.begin_transaction()
+    with pytest.raises(ConfigError):
+        Producer(bootstrap, transactional_id="id", acks=1)
+    with pytest.raises(ConfigError):
+        Producer(bootstrap, transactional_id="")
+
+
+def test_a_broker_that_has_gone_is_told_and_closing_does_not_wait_for_it(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as address:
+        producer = Producer(address, transactional_id="id", linger_ms=0)
+        producer.begin_transaction()
+        producer.send("t", "v").result(WAIT_S)
+        assert producer._cluster is not None
+        producer._cluster.options = replace(producer._cluster.options, call_timeout_ms=500)
+    with pytest.raises(DlogError, match="cannot be reached"):
+        producer.commit_transaction()
+    with pytest.raises(InvalidTransactionStateError, match="commit again"):
+        producer.abort_transaction()
+    producer.close()
