@@ -25,6 +25,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from distributedlog.client.admin.blocking import BlockingAdmin
 from distributedlog.model.errors import DlogError
+from tests.chaos.network import Network
 from tests.system.server_process import ServerProcess, dlog, free_port, options, secret_in
 
 ASK_SECONDS = 3.0
@@ -32,6 +33,9 @@ PATIENCE_SECONDS = 90.0
 COMMON: Mapping[str, object] = {
     "cluster.id": "chaos",
     "drain.timeout.ms": 5_000,
+    "broker.session.timeout.ms": 3_000,  # shorter than most faults, so that leaders change
+    "broker.heartbeat.interval.ms": 500,
+    "replica.lag.time.max.ms": 4_000,
     "ops.listener": "none",
     "log.segment.bytes": 256
     * 1024,  # so that segments are sealed, and their producers' states written, often
@@ -46,8 +50,12 @@ COMMON: Mapping[str, object] = {
 class Broker(ServerProcess):
     """A broker's process, and whether it is stopped."""
 
-    program = (sys.executable, "-m", "tests.chaos.node")
     is_stopped = False
+
+    def __init__(self, directory: Path, settings: Mapping[str, object], through: Mapping[int, int]) -> None:
+        super().__init__(directory, settings, waits=False)
+        redirected = (f"--through={port}={proxy}" for port, proxy in through.items())
+        self.program = (sys.executable, "-m", "tests.chaos.node", *redirected)
 
     @property
     def is_up(self) -> bool:
@@ -106,7 +114,7 @@ class Cluster:
         control = {node: free_port() for node in self.ids}
         directory.mkdir(parents=True, exist_ok=True)
         secret = secret_in(directory)
-        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in control.items())
+        self.network = Network(self.ids, self._clients, control)
         self.brokers = {
             node: Broker(
                 directory / f"node-{node}",
@@ -115,11 +123,15 @@ class Cluster:
                     "node.id": node,
                     "listeners": f"PLAINTEXT://127.0.0.1:{self._clients[node]}",
                     "control.listener": f"127.0.0.1:{control[node]}",
-                    "controller.quorum.voters": voters,
+                    "controller.quorum.voters": self._voters(node, control),
                     "cluster.secret.file": secret,
                     **settings,
                 },
-                waits=False,
+                {
+                    self._clients[target]: port
+                    for (source, target), port in self.network.data_ports.items()
+                    if source == node
+                },
             )
             for node in self.ids
         }
@@ -129,8 +141,16 @@ class Cluster:
             {"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 3_000, "log_level": 0}
         )
 
+    def _voters(self, node: int, control: Mapping[int, int]) -> str:
+        """The controllers as one broker is told of them: itself where it listens, the others by the proxy."""
+        ports = {
+            target: port for (source, target), port in self.network.control_ports.items() if source == node
+        }
+        return ",".join(f"{each}@127.0.0.1:{({**control, **ports})[each]}" for each in self.ids)
+
     def __enter__(self) -> "Cluster":
         try:
+            self._stack.enter_context(self.network)
             for broker in self.brokers.values():
                 formatted = dlog("server", "format", *options(broker.settings))
                 assert formatted.returncode == 0, formatted.stderr
@@ -153,7 +173,8 @@ class Cluster:
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         topic = NewTopic(name, partitions, 3, config=dict(config))
-        self._admin.create_topics([topic], request_timeout=PATIENCE_SECONDS)[name].result(PATIENCE_SECONDS)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        admin.create_topics([topic], request_timeout=PATIENCE_SECONDS)[name].result(PATIENCE_SECONDS)
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The leader as one of the brokers has it; None: there is none, or nobody answers."""
@@ -178,7 +199,8 @@ class Cluster:
     # --- what is done to it --------------------------------------------------------------------
 
     def heal(self) -> None:
-        """Who is stopped goes on, who is down is started; returns when all serve."""
+        """Who is stopped goes on, who is down is started, all reach each other; returns when all serve."""
+        self.network.join()
         for broker in self.brokers.values():
             broker.go_on()
         self.start_those_down(self.ids)

@@ -1,13 +1,19 @@
 """The program of a broker under chaos: a node, put together with a disk and a clock of the tests.
 
-    python -m tests.chaos.node --ready-fd N --set KEY=VALUE …
+    python -m tests.chaos.node --ready-fd N --set KEY=VALUE … --through PORT=PORT …
 
-Nothing of the production code knows of faults: they are in the ports that it is given here.
+Connections to a port that is named by --through go to the other port instead: the proxy's, which leads to
+the same broker.  (Other brokers' data ports are learnt from the metadata, which is the same for all brokers;
+where the controllers are, each broker is told by its own settings.)  Nothing of the production code knows of
+faults: they are in the ports and the loop that it is given here.
 """
 
 import argparse
+import asyncio
 import os
 import sys
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from distributedlog.broker.logging_setup import configure_logging
 from distributedlog.broker.node import run_node
@@ -16,11 +22,37 @@ from distributedlog.cli.key_values import parse_overrides
 from distributedlog.settings.loading import load_settings
 
 
+class RedirectedLoop(asyncio.SelectorEventLoop):
+    """Connects through the proxy."""
+
+    def __init__(self, through: Mapping[int, int]) -> None:
+        super().__init__()
+        self._through = through
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str, port: int, **more: Any
+    ) -> Any:
+        return await super().create_connection(protocol_factory, host, self._through.get(port, port), **more)
+
+
+class ThroughProxy(asyncio.DefaultEventLoopPolicy):
+    def __init__(self, through: Mapping[int, int]) -> None:
+        super().__init__()
+        self._through = through
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        return RedirectedLoop(self._through)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.chaos.node")
     parser.add_argument("--ready-fd", type=int, required=True)
     parser.add_argument("--set", action="append", default=[], dest="settings")
+    parser.add_argument("--through", action="append", default=[], metavar="PORT=PORT")
     given = parser.parse_args()
+    pairs = (pair.partition("=") for pair in given.through)
+    through = {int(port): int(proxy) for port, _, proxy in pairs}
+    asyncio.set_event_loop_policy(ThroughProxy(through))
     os.set_inheritable(given.ready_fd, False)
     settings = load_settings(None, parse_overrides(given.settings), os.environ)
     configure_logging(node_id=settings.node_id, log_format=settings.log_format, log_level=settings.log_level)

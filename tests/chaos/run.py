@@ -93,7 +93,7 @@ class Faults(threading.Thread):
                 nemesis = MAKERS[planned.nemesis](stage)
                 begun_s = self.now_s()
                 what = nemesis.begin()
-                print(f"{begun_s:7.1f} s  {planned.nemesis}: {what}", flush=True)
+                print(f"{begun_s:7.1f} s  {planned.nemesis}: {what}, {planned.lasts_s:.1f} s", flush=True)
                 under_way.append((planned.ends_s, planned, nemesis, begun_s, what))
             self._heal_until(float("inf"), under_way)
         except BaseException as error:
