@@ -171,8 +171,8 @@ class Cluster:
 
     # --- what is asked of it -------------------------------------------------------------------
 
-    def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        topic = NewTopic(name, partitions, 3, config=dict(config))
+    def create_topic(self, name: str, partitions: int, replicas: int, config: Mapping[str, str]) -> None:
+        topic = NewTopic(name, partitions, replicas, config=dict(config))
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         admin.create_topics([topic], request_timeout=PATIENCE_SECONDS)[name].result(PATIENCE_SECONDS)
 
@@ -183,6 +183,13 @@ class Cluster:
             if partition in found and found[partition].leader in self.brokers:
                 return int(found[partition].leader)
         return None
+
+    def isr(self, topic: str, partition: int) -> list[int]:
+        """The ISR as one of the brokers has it; empty where nobody answers."""
+        with contextlib.suppress(KafkaException):
+            found = self._admin.list_topics(topic, timeout=ASK_SECONDS).topics[topic].partitions
+            return sorted(found[partition].isrs) if partition in found else []
+        return []
 
     def controller(self) -> int | None:
         with contextlib.suppress(DlogError, OSError), BlockingAdmin(self.bootstrap) as admin:

@@ -3,10 +3,11 @@
 Two threads: this one takes in what the clients tell; the other makes the planned faults and heals them.
 """
 
+import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -15,6 +16,7 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.gaps import describe_gaps
 from tests.chaos.judging import judge, settle
 from tests.chaos.load import ChaosLoad
+from tests.chaos.modes import SAFE, Mode
 from tests.chaos.nemeses import MAKERS
 from tests.chaos.nemeses.stage import Nemesis, Stage
 from tests.chaos.schedule import Planned, draw
@@ -24,7 +26,6 @@ from tests.reliability.history import History
 
 TOPIC, PARTITIONS = "orders", 3
 GROUP = "readers"
-TOPIC_CONFIG: Mapping[str, str] = {"min.insync.replicas": "2"}
 CLIENTS: Sequence[tuple[str, str]] = (
     ("producing", "p1"),
     ("producing", "p2"),
@@ -40,7 +41,9 @@ class Plan:
     seed: int
     seconds: float
     brokers: int
-    nemeses: Sequence[str] = tuple(MAKERS)
+    mode: Mode = SAFE
+    nemeses: Sequence[str] = ()
+    """Those that are drawn from; none: those of the mode, or all."""
 
 
 @dataclass(slots=True)
@@ -52,12 +55,17 @@ class Report:
     picture: Path
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def is_as_expected(self) -> bool:
+        return self.plan.mode.is_as_expected(self.findings)
+
     def __str__(self) -> str:
+        plan = self.plan
         counts = Counter(fault.nemesis for fault in self.faults)
         faults = ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
         return "\n".join(
             [
-                f"seed {self.plan.seed}, {self.plan.brokers} brokers, {self.plan.seconds:.0f} s",
+                f"seed {plan.seed}, {plan.mode.name}, {plan.brokers} brokers, {plan.seconds:.0f} s",
                 f"operations: {figures(self.history)}",
                 f"faults: {len(self.faults)} ({faults})",
                 *self.notes,
@@ -113,10 +121,11 @@ class Faults(threading.Thread):
 
 
 def run(plan: Plan, directory: Path) -> Report:
-    planned = draw(plan.seed, plan.seconds, plan.nemeses)
+    planned = draw(plan.seed, plan.seconds, plan.nemeses or plan.mode.nemeses or tuple(MAKERS))
     with Cluster(directory, plan.brokers, {}) as cluster:
-        cluster.create_topic(TOPIC, PARTITIONS, TOPIC_CONFIG)
+        cluster.create_topic(TOPIC, PARTITIONS, plan.mode.replicas, plan.mode.topic_config)
         with ChaosLoad(cluster.bootstrap, TOPIC, PARTITIONS, directory) as load:
+            load.environment = {**os.environ, "DLOG_LOAD_ACKS": plan.mode.acks}
             for program, name in CLIENTS:
                 load.start(program, name)
             late = load.all_get_on(START_SECONDS)

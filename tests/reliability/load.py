@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,6 +28,8 @@ class Load:
         self.gathered = Gathered()
         self._where = [bootstrap, topic, str(partitions)]
         self._directory = directory
+        self.environment: Mapping[str, str] | None = None
+        """The environment of clients that are started; None: that of this process."""
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._clients: dict[str, subprocess.Popen[str]] = {}
         self._readers: list[threading.Thread] = []
@@ -37,7 +39,8 @@ class Load:
         with (self._directory / f"{name}.err").open("ab") as errors:
             client = subprocess.Popen(
                 [sys.executable, "-m", f"tests.reliability.programs.{program}", *self._where, name],
-                cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                cwd=ROOT, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                text=True,
             )  # fmt: skip
         self._clients[name] = client
         self._open += 1

@@ -6,7 +6,7 @@ A nemesis begins its fault and says what it did, and heals what it did itself: a
 
 from collections.abc import Callable, Mapping
 
-from tests.chaos.nemeses import networks, processes
+from tests.chaos.nemeses import losing, networks, processes
 from tests.chaos.nemeses.stage import Nemesis, Stage
 
-MAKERS: Mapping[str, Callable[[Stage], Nemesis]] = {**processes.MAKERS, **networks.MAKERS}
+MAKERS: Mapping[str, Callable[[Stage], Nemesis]] = {**processes.MAKERS, **networks.MAKERS, **losing.MAKERS}

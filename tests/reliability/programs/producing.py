@@ -1,9 +1,11 @@
 """confluent-kafka's idempotent producer with acks=all: BOOTSTRAP TOPIC PARTITIONS NAME.
 
+With DLOG_LOAD_ACKS=1 in the environment it is neither: it believes the leader alone.
 It keeps a window of records under way.  Only what the broker has refused for a reason that rules out that it
 was written is a failure; every other error leaves it unknown.
 """
 
+import os
 import sys
 from typing import Any
 
@@ -27,12 +29,14 @@ def outcome_of(error: KafkaError | None) -> Outcome:
 
 def main() -> None:
     bootstrap, topic, partitions, name = sys.argv[1:]
+    acks = os.environ.get("DLOG_LOAD_ACKS", "all")
     fatal: list[KafkaError] = []
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "acks": "all",
+            "enable.idempotence": acks == "all",
+            "acks": acks,
+            "max.in.flight": 5 if acks == "all" else 1,
             "linger.ms": 2,
             "message.timeout.ms": TIMEOUT_SECONDS * 1000,
             "reconnect.backoff.ms": 20,

@@ -1,0 +1,23 @@
+"""Which findings a mode expects."""
+
+from tests.chaos.modes import ACKS_1, MODES, SAFE, UNCLEAN
+from tests.reliability.checker import Finding
+
+LOSS, OTHER = Finding("unseen", "x"), Finding("offset regression", "x")
+
+
+def test_the_safe_settings_allow_no_finding() -> None:
+    assert SAFE.is_as_expected([])
+    assert not SAFE.is_as_expected([OTHER])
+    assert not SAFE.is_as_expected([LOSS])
+
+
+def test_where_records_may_be_lost_a_loss_has_to_be_found() -> None:
+    for mode in (ACKS_1, UNCLEAN):
+        assert mode.is_as_expected([LOSS, OTHER])
+        assert not mode.is_as_expected([OTHER])
+        assert not mode.is_as_expected([])
+
+
+def test_each_mode_is_known_by_its_name() -> None:
+    assert set(MODES) == {"safe", "acks-1", "unclean"}
