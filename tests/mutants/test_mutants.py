@@ -12,6 +12,7 @@ from tests.mutants import (
     groups_mutants,
     healing_mutants,
     partition_transactions_mutants,
+    sinks_mutants,
     storage_mutants,
     transactions_mutants,
 )
@@ -25,6 +26,7 @@ MUTANTS = [
     *healing_mutants.MUTANTS,
     *partition_transactions_mutants.MUTANTS,
     *transactions_mutants.MUTANTS,
+    *sinks_mutants.MUTANTS,
     *admin_mutants.MUTANTS,
     *adoption_mutants.MUTANTS,
 ]

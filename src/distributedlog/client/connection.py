@@ -37,7 +37,7 @@ from distributedlog.model.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
-from distributedlog.protocol.api_keys import ApiKey
+from distributedlog.protocol.api_keys import SOFTWARE_NAME, ApiKey
 from distributedlog.protocol.framing import (
     FRAME_BYTES_MAX,
     FrameReader,
@@ -53,7 +53,6 @@ M = TypeVar("M", bound=Message)
 GREETING_VERSION: Final = 3
 IN_FLIGHT_MAX: Final = 1000
 UNSENT_BYTES_HIGH: Final = 4 * 1024 * 1024
-SOFTWARE_NAME: Final = "distributedlog"
 _ERROR_CODE_AT: Final = 4
 """The place behind the correlation id: an ApiVersions response begins with its error code in every
 version."""

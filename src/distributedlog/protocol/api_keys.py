@@ -1,6 +1,7 @@
-"""The numbers of Kafka's APIs, for those this package has messages for."""
+"""The numbers of Kafka's APIs, for those this package has messages for, and of our own, far behind them."""
 
 from enum import IntEnum
+from typing import Final
 
 
 class ApiKey(IntEnum):
@@ -59,3 +60,10 @@ class ApiKey(IntEnum):
     PUSH_TELEMETRY = 72
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SINK_TRANSACTION = 30_001
+
+
+SOFTWARE_NAME: Final = "distributedlog"
+"""What our own client calls itself."""
+OWN_APIS: Final = frozenset({ApiKey.SINK_TRANSACTION})
+"""The APIs that Kafka has not: only a client of that name is told of them."""

@@ -28,6 +28,10 @@ class TransactionConfig:
     id_expiration_check_ms: int = 1 * HOUR_MS
     ids_max: int = 100_000
     """The transactional ids of one partition of the topic."""
+    sink_queries_max: int = 100_000
+    """The queries of sinks of one partition of the topic."""
+    sink_attempts_max: int = 10_000
+    """The attempts that may write in one batch of a sink."""
     entry_bytes_max: int = 1_000_000
     """What one record may take: the topic's `max.message.bytes`, less a little."""
 

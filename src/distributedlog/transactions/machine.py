@@ -2,6 +2,7 @@
 
     DURABLE, changed by `replay` alone     of each transactional id what its last record says
                                            (`transaction.Transaction`)
+                                           (and what belongs to sinks: `sinks/machine`)
     SOFT STATE                             when open transactions time out, and ids are looked through for
                                            those that expire; the epoch before the last InitProducerId of an
                                            id (`producers`); how many were aborted, and why
@@ -19,6 +20,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from itertools import chain
 from typing import Final, NamedTuple
 
 from distributedlog.model.error_codes import ErrorCode
@@ -35,7 +37,7 @@ from distributedlog.statemachine.deadlines import Deadlines
 from distributedlog.statemachine.pending import Producer
 from distributedlog.transactions import producers
 from distributedlog.transactions.config import TRANSACTIONAL_ID_BYTES_MAX, TransactionConfig, check_timeout
-from distributedlog.transactions.records import TransactionRecord, decode_record, encode_record, size_bound
+from distributedlog.transactions.records import Record, TransactionRecord, decode_record, encode_record
 from distributedlog.transactions.requests import (
     BEING_ABORTED,
     NEEDS_PRODUCER_ID,
@@ -43,6 +45,7 @@ from distributedlog.transactions.requests import (
     AddRequest,
     DescribeReply,
     DescribeRequest,
+    Effect,
     EndRequest,
     InitRequest,
     ListedTransaction,
@@ -57,6 +60,9 @@ from distributedlog.transactions.requests import (
     VerifyReply,
     VerifyRequest,
 )
+from distributedlog.transactions.sinks.machine import SinkMachine
+from distributedlog.transactions.sinks.query import SINK_ID_PREFIX, is_sink_id
+from distributedlog.transactions.sizes import size_bound
 from distributedlog.transactions.transaction import (
     COMPLETE,
     EPOCH_GIVEN_MAX,
@@ -77,8 +83,8 @@ from distributedlog.transactions.transaction import (
     move,
 )
 
-TransactionResult = Result[TransactionRecord, Reply, SendMarkers]
-Tick = Result[TransactionRecord, None, SendMarkers]
+TransactionResult = Result[Record, Reply, Effect]
+Tick = Result[Record, None, Effect]
 
 EXPIRED_MAX: Final = 500
 """The ids that one entry forgets."""
@@ -111,6 +117,7 @@ class TransactionMachine:
         self._wall_ms = wall_ms
         self._timers: Deadlines[TimerKey] = Deadlines()
         self._last_epochs: dict[str, int] = {}
+        self.sinks = SinkMachine(config, wall_ms, self.aborted)
 
     # --- the contract --------------------------------------------------------------------------
 
@@ -130,18 +137,22 @@ class TransactionMachine:
                 return Result(self._describe(request))
             case ListRequest():
                 return Result(self._list(request))
+            case _:
+                return self.sinks.handle(request, context)
 
-    def replay(self, records: Sequence[TransactionRecord], offset: int) -> None:
-        for transactional_id, value in records:
-            if value is None:
-                self.transactions.pop(transactional_id, None)
+    def replay(self, records: Sequence[Record], offset: int) -> None:
+        for record in records:
+            if not isinstance(record, TransactionRecord):
+                self.sinks.replay(record)
+            elif record.value is None:
+                self.transactions.pop(record.transactional_id, None)
             else:
-                self.transactions[transactional_id] = value
+                self.transactions[record.transactional_id] = record.value
 
     def activated(self, context: Context) -> Tick:
         """Goes on with what others began: markers are written, open transactions time out."""
         wall_ms = self._wall_ms()
-        effects = []
+        effects = self.sinks.activated(context)
         for transactional_id, found in self.transactions.items():
             if found.state in PREPARED:
                 effects.append(_markers(transactional_id, found, context.epoch))
@@ -152,13 +163,14 @@ class TransactionMachine:
         return Result(None, (), effects)
 
     def next_deadline_ms(self) -> int | None:
-        return self._timers.next_ms()
+        due = (self._timers.next_ms(), self.sinks.next_deadline_ms())
+        return min((each for each in due if each is not None), default=None)
 
     def tick(self, context: Context) -> Tick:
         """One deadline at a time: what each leads to fits one entry."""
         due = self._timers.pop_due(context.now_ms)
         if due is None:
-            return Result(None)
+            return self.sinks.tick(context)
         key, _ = due
         if key.timer is Timer.EXPIRY:
             return self._expire(context)
@@ -170,7 +182,8 @@ class TransactionMachine:
 
     def snapshot(self) -> bytes:
         """All durable state, as the records that would make it."""
-        return b"".join(_framed(TransactionRecord(*each)) for each in self.transactions.items())
+        own = (TransactionRecord(*each) for each in self.transactions.items())
+        return b"".join(_framed(each) for each in (*own, *self.sinks.records()))
 
     def restore(self, data: bytes, offset: int) -> None:
         self.replay(list(_unframed(data)), offset)
@@ -204,6 +217,10 @@ class TransactionMachine:
     def _check_init(self, request: InitRequest) -> None:
         transactional_id = request.transactional_id
         _check_id(transactional_id)
+        if is_sink_id(transactional_id):
+            raise InvalidRequestError(
+                f"transactional ids that begin with {SINK_ID_PREFIX!r} are those of sinks"
+            )
         check_timeout(request.timeout_ms, self.config.timeout_ms_max)
         if transactional_id not in self.transactions and len(self.transactions) >= self.config.ids_max:
             raise OverloadedError(f"there are {self.config.ids_max} transactional ids already")
@@ -228,6 +245,8 @@ class TransactionMachine:
     def _add(self, request: AddRequest, context: Context) -> TransactionResult:
         transactional_id = request.transactional_id
         _check_id(transactional_id)
+        if is_sink_id(transactional_id):
+            return self.sinks.add(request, context)
         found = check_producer(self.transactions.get(transactional_id), request.producer)
         is_ongoing = found.state is TransactionState.ONGOING
         if is_ongoing and request.partitions <= found.partitions:
@@ -245,6 +264,8 @@ class TransactionMachine:
 
     def _verify(self, request: VerifyRequest) -> VerifyReply:
         _check_id(request.transactional_id)
+        if is_sink_id(request.transactional_id):
+            return self.sinks.verify(request)
         found = check_producer(self.transactions.get(request.transactional_id), request.producer)
         if found.state in PREPARED:
             move(found.state, Event.ADD)  # raises
@@ -294,6 +315,8 @@ class TransactionMachine:
         raise InvalidTransactionStateError(f"the transaction is {found.state.label}")
 
     def _complete(self, request: MarkersWrittenRequest) -> TransactionResult:
+        if is_sink_id(request.transactional_id):
+            return self.sinks.complete(request)
         found = check_producer_id(self.transactions.get(request.transactional_id), request.producer)
         if found.producer != request.producer:
             raise fenced(found, request.producer)
@@ -314,25 +337,36 @@ class TransactionMachine:
     def _describe(self, request: DescribeRequest) -> DescribeReply:
         _check_id(request.transactional_id)
         found = self.transactions.get(request.transactional_id)
+        if is_sink_id(request.transactional_id):
+            found = self.sinks.as_transaction(request.transactional_id)
         if found is None:
             raise TransactionalIdNotFoundError(f"there is no id {request.transactional_id!r}")
         return DescribeReply(found)
 
     def _list(self, request: ListRequest) -> ListReply:
         wall_ms = self._wall_ms()
+        every = chain(self.transactions.items(), self.sinks.as_transactions(request.producer_ids))
         return ListReply(
             tuple(
                 ListedTransaction(transactional_id, found.producer_id, found.state)
-                for transactional_id, found in self.transactions.items()
+                for transactional_id, found in every
                 if (not request.states or found.state in request.states)
                 and (not request.producer_ids or found.producer_id in request.producer_ids)
                 and (request.open_ms_min < 0 or _open_ms(found, wall_ms) >= request.open_ms_min)
             )
         )
 
-    def open_transactions(self) -> Iterator[Transaction]:
-        """Yields those that are not complete."""
-        return (each for each in self.transactions.values() if _is_open(each))
+    def open_start_times_ms(self) -> Iterator[int]:
+        """Yields when those began that are not complete, batches of sinks among them."""
+        own = (each.start_ms for each in self.transactions.values() if _is_open(each))
+        return chain(own, self.sinks.open_start_times_ms())
+
+    def waits_for(self, markers: SendMarkers) -> bool:
+        """Returns whether these markers are still to be written."""
+        if is_sink_id(markers.transactional_id):
+            return self.sinks.waits_for(markers.transactional_id, markers.producer)
+        found = self.transactions.get(markers.transactional_id)
+        return found is not None and found.state in PREPARED and found.producer == markers.producer
 
     # --- ids that expire -----------------------------------------------------------------------
 
@@ -393,12 +427,12 @@ def _markers(transactional_id: str, found: Transaction, coordinator_epoch: int) 
 # --- snapshots ---------------------------------------------------------------------------------
 
 
-def _framed(record: TransactionRecord) -> bytes:
+def _framed(record: Record) -> bytes:
     key, value = encode_record(record)
     return _LENGTHS.pack(len(key), _NO_VALUE if value is None else len(value)) + key + (value or b"")
 
 
-def _unframed(data: bytes) -> Iterable[TransactionRecord]:
+def _unframed(data: bytes) -> Iterable[Record]:
     at = 0
     while at < len(data):
         if len(data) - at < _LENGTHS.size:

@@ -4,12 +4,12 @@
     value    TransactionLogValue: version 0, or 1 where there is something to say that 0 has no field for (a
              client of version 2, another producer id before or after this one); null: the id is forgotten
 
-These are what Kafka's brokers write, so that either reads the other's.  Keys of other versions are passed
-over, and stay in the log.  A value of a version or a state that is not known is an error, which whoever loads
-the log counts and logs.
+These are what Kafka's brokers write, so that either reads the other's.  Keys of two other versions are those
+of sinks (`sinks/records`); keys of others are passed over, and stay in the log.  A value of a version or a
+state that is not known is an error, which whoever loads the log counts and logs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Final, NamedTuple
 
 from distributedlog.model.buffers import Buffer
@@ -21,6 +21,12 @@ from distributedlog.protocol.messages.transaction_records import (
     TransactionLogValue,
 )
 from distributedlog.protocol.versioned import decode_versioned, encode_versioned, version_of
+from distributedlog.transactions.sinks.records import (
+    SinkRecord,
+    decode_sink_record,
+    encode_sink_record,
+    group_by_topic,
+)
 from distributedlog.transactions.transaction import (
     NO_PRODUCER_ID,
     VERSION_CLASSIC,
@@ -29,10 +35,6 @@ from distributedlog.transactions.transaction import (
 )
 
 KEY_VERSION: Final = 0
-RECORD_OVERHEAD_BYTES: Final = 128
-"""More than a record needs besides its texts and partitions."""
-PARTITION_BYTES: Final = 5
-TOPIC_OVERHEAD_BYTES: Final = 16
 
 
 class TransactionRecord(NamedTuple):
@@ -40,18 +42,25 @@ class TransactionRecord(NamedTuple):
     value: Transaction | None
 
 
-def record_key(record: TransactionRecord) -> str:
+Record = TransactionRecord | SinkRecord
+
+
+def record_key(record: Record) -> Hashable:
     """Returns what compaction goes by."""
-    return record.transactional_id
+    if isinstance(record, TransactionRecord):
+        return record.transactional_id
+    return (type(record), record[:-1])
 
 
-def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+def encode_record(record: Record) -> tuple[bytes, bytes | None]:
     """Returns key and value."""
+    if not isinstance(record, TransactionRecord):
+        return encode_sink_record(record)
     key = encode_versioned(TransactionLogKey(transactional_id=record.transactional_id), KEY_VERSION)
     return key, None if record.value is None else _encode_value(record.value)
 
 
-def encode_records(records: Iterable[TransactionRecord]) -> list[tuple[bytes, bytes | None]]:
+def encode_records(records: Iterable[Record]) -> list[tuple[bytes, bytes | None]]:
     return [encode_record(record) for record in records]
 
 
@@ -76,18 +85,16 @@ def _encode_value(found: Transaction) -> bytes:
 def _by_topic(found: Transaction) -> list[PartitionsOfTopic] | None:
     if found.state is TransactionState.EMPTY:
         return None
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(found.partitions):
-        topics.setdefault(topic, []).append(partition)
-    return [PartitionsOfTopic(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
+    return group_by_topic(found.partitions)
 
 
-def decode_record(key: Buffer | None, value: Buffer | None) -> TransactionRecord | None:
+def decode_record(key: Buffer | None, value: Buffer | None) -> Record | None:
     """Decodes a record; None for a kind that is not known."""
     if key is None:
         raise MalformedMessageError("a record of the transactions topic has no key")
-    if version_of(key) != KEY_VERSION:
-        return None
+    version = version_of(key)
+    if version != KEY_VERSION:
+        return decode_sink_record(version, key, value)
     transactional_id = decode_versioned(TransactionLogKey, key)[1].transactional_id
     if value is None:
         return TransactionRecord(transactional_id, None)
@@ -117,13 +124,3 @@ def _decode_value(value: TransactionLogValue) -> Transaction:
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
     )
-
-
-def size_bound(transactional_id: str, partitions: Iterable[TopicPartition]) -> int:
-    """Returns at least as many bytes as a record with these partitions takes in a batch."""
-    size = RECORD_OVERHEAD_BYTES + len(transactional_id.encode())
-    topics = set()
-    for topic, _ in partitions:
-        size += PARTITION_BYTES
-        topics.add(topic)
-    return size + sum(TOPIC_OVERHEAD_BYTES + len(topic.encode()) for topic in topics)

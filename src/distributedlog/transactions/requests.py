@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TopicPartition
 from distributedlog.statemachine.pending import Producer
+from distributedlog.transactions.sinks.requests import SINK_READS, SinkCompleted, SinkReply, SinkRequest
 from distributedlog.transactions.transaction import VERSION_CLASSIC, Transaction, TransactionState
 
 
@@ -71,8 +72,9 @@ Request = (
     | MarkersWrittenRequest
     | DescribeRequest
     | ListRequest
+    | SinkRequest
 )
-READS: Final = (VerifyRequest, DescribeRequest, ListRequest)
+READS: Final = (VerifyRequest, DescribeRequest, ListRequest, *SINK_READS)
 """They write nothing, whatever they find."""
 
 
@@ -114,7 +116,16 @@ class ListReply(NamedTuple):
     transactions: tuple[ListedTransaction, ...]
 
 
-Reply = ProducerReply | VerifyReply | DescribeReply | ListReply | NeedsProducerId | BeingAborted | None
+Reply = (
+    ProducerReply
+    | VerifyReply
+    | DescribeReply
+    | ListReply
+    | NeedsProducerId
+    | BeingAborted
+    | SinkReply
+    | None
+)
 
 
 class SendMarkers(NamedTuple):
@@ -128,7 +139,12 @@ class SendMarkers(NamedTuple):
     version: int
 
 
+Effect = SendMarkers | SinkCompleted
+
+
 class AbortReason(Enum):
     CLIENT = "client"
     TIMEOUT = "timeout"
     FENCED = "fenced"
+    WRONG_WINNER = "wrong_winner"
+    """A sink's driver named a winner that holds no lease of the batch."""

@@ -64,6 +64,7 @@ SERVED = {
     ApiKey.PUSH_TELEMETRY: (0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+    ApiKey.SINK_TRANSACTION: (0, 0),
 }
 
 

@@ -8,9 +8,10 @@ from distributedlog.model.ids import TopicPartition
 from distributedlog.statemachine import Producer, Runtime
 from distributedlog.transactions.config import TransactionConfig
 from distributedlog.transactions.machine import TransactionMachine
-from distributedlog.transactions.records import TransactionRecord, decode_record, encode_records
+from distributedlog.transactions.records import Record, decode_record, encode_records
 from distributedlog.transactions.requests import (
     AddRequest,
+    Effect,
     EndRequest,
     InitRequest,
     MarkersWrittenRequest,
@@ -21,6 +22,7 @@ from distributedlog.transactions.requests import (
     SendMarkers,
     VerifyRequest,
 )
+from distributedlog.transactions.sinks.requests import SinkJoin
 from distributedlog.transactions.transaction import Transaction, TransactionState
 
 Stored = list[tuple[bytes, bytes | None]]
@@ -37,12 +39,12 @@ class MemoryLog:
     def next_offset(self) -> int:
         return len(self.entries)
 
-    def append(self, records: Sequence[TransactionRecord]) -> int:
+    def append(self, records: Sequence[Record]) -> int:
         self.entries.append(encode_records(records))
         return len(self.entries) - 1
 
 
-def decoded(entry: Stored) -> list[TransactionRecord]:
+def decoded(entry: Stored) -> list[Record]:
     records = [decode_record(*each) for each in entry]
     return [record for record in records if record is not None]
 
@@ -56,6 +58,8 @@ class Stage:
         self.log = MemoryLog()
         self.epoch = 0
         self.sent: list[SendMarkers] = []
+        self.completed: list[str] = []
+        """The queries of sinks whose batches were completed, in order."""
         self.next_producer_id = FIRST_PRODUCER_ID
         self.take_over()
 
@@ -72,9 +76,7 @@ class Stage:
         """Another coordinator reads the log back; what the one before was at is lost."""
         self.epoch += 1
         self.sent.clear()
-        self.runtime: Runtime[Request, TransactionRecord, Reply, SendMarkers] = Runtime(
-            self.new_machine, self.log
-        )
+        self.runtime: Runtime[Request, Record, Reply, Effect] = Runtime(self.new_machine, self.log)
         self.runtime.elected(self.epoch)
         for offset, entry in enumerate(self.log.entries):
             self.runtime.replay(decoded(entry), offset)
@@ -84,7 +86,11 @@ class Stage:
     def _settle(self) -> list[Reply | DlogError]:
         self.runtime.committed(self.log.next_offset() - 1)
         outbox = self.runtime.take()
-        self.sent.extend(outbox.effects)
+        for effect in outbox.effects:
+            if isinstance(effect, SendMarkers):
+                self.sent.append(effect)
+            else:
+                self.completed.append(effect.query_id)
         return [each.response if each.error is None else each.error for each in outbox.replies]
 
     def ask(self, request: Request) -> Reply | DlogError:
@@ -92,7 +98,7 @@ class Stage:
         self.runtime.submit(request, self.now_ms, self.now_ms + 1)
         (reply,) = self._settle()
         if isinstance(reply, NeedsProducerId):
-            assert isinstance(request, InitRequest | EndRequest)
+            assert isinstance(request, InitRequest | EndRequest | SinkJoin)
             assert request.new_producer_id is None
             self.next_producer_id += 1
             return self.ask(request._replace(new_producer_id=self.next_producer_id - 1))

@@ -13,8 +13,8 @@ from distributedlog.transactions.records import (
     decode_record,
     encode_record,
     record_key,
-    size_bound,
 )
+from distributedlog.transactions.sizes import size_bound
 from distributedlog.transactions.transaction import Transaction, TransactionState
 
 PARTITIONS = st.builds(

@@ -48,6 +48,11 @@ class ProducerIds:
             await asyncio.shield(self._begin_fetching())
         return ProducerIdentity(producer_id, 0)
 
+    async def new_token(self) -> int:
+        """Returns a number higher than any that a broker of the cluster has returned before this was called:
+        the first of a block of its own, for the controller gives out blocks in order.  Raises as above."""
+        return (await self._fetch_block()).first
+
     def _take(self) -> int | None:
         if self._next == self._end and self._following is not None:
             block, self._following = self._following, None

@@ -9,6 +9,7 @@ What a coordinator does besides answering:
     a decision is committed     its markers are sent (`marker_sender`); when all are written the coordinator
                                 is asked to note it, again and again until it has
     a producer id is needed     it is fetched, and the request submitted again with it
+    a sink's batch is decided   who ended it is answered when its last marker is written (`sink_ends`)
     it coordinates no more      its markers are cancelled: its successor sends them
 
 Calls come and go on the data loop.  Nothing here survives a crash: the log does.
@@ -25,6 +26,7 @@ from distributedlog.broker.coordination.coordinators import ENTRY_SPARE_BYTES, m
 from distributedlog.broker.coordination.host import Confirmed, Host, HostCallbacks
 from distributedlog.broker.coordination.lease import CoordinatorLease
 from distributedlog.broker.coordination.marker_sender import MarkerJob, MarkerSender
+from distributedlog.broker.coordination.sink_ends import SinkEnds
 from distributedlog.broker.coordination.transaction_metrics import TransactionMetrics
 from distributedlog.controller.image import MetadataImage
 from distributedlog.model.config import SECOND_MS
@@ -32,6 +34,7 @@ from distributedlog.model.errors import (
     ConcurrentTransactionsError,
     CoordinatorNotAvailableError,
     DlogError,
+    InvalidTransactionStateError,
     LoadInProgressError,
     NotCoordinatorError,
 )
@@ -45,7 +48,7 @@ from distributedlog.settings.node_settings import NodeSettings
 from distributedlog.transactions.config import TransactionConfig
 from distributedlog.transactions.machine import TransactionMachine
 from distributedlog.transactions.records import (
-    TransactionRecord,
+    Record,
     decode_record,
     encode_records,
     record_key,
@@ -53,6 +56,7 @@ from distributedlog.transactions.records import (
 from distributedlog.transactions.requests import (
     READS,
     BeingAborted,
+    Effect,
     EndRequest,
     InitRequest,
     MarkersWrittenRequest,
@@ -61,14 +65,20 @@ from distributedlog.transactions.requests import (
     Request,
     SendMarkers,
 )
-from distributedlog.transactions.transaction import PREPARED
+from distributedlog.transactions.sinks.requests import (
+    SinkCompleted,
+    SinkDecided,
+    SinkEnd,
+    SinkJoin,
+    WinnersRefused,
+)
 
 _logger = logging.getLogger("distributedlog.broker")
 
 NOTE_TIMEOUT_MS: Final = 30 * SECOND_MS
 NOTE_AGAIN_MS: Final = 100
 """The pause until the coordinator is asked again to note that markers are written."""
-_CODEC: Final[RecordCodec[TransactionRecord]] = RecordCodec(encode_records, decode_record, record_key)
+_CODEC: Final[RecordCodec[Record]] = RecordCodec(encode_records, decode_record, record_key)
 
 NewProducerId = Callable[[], Awaitable[int]]
 
@@ -105,16 +115,17 @@ class TransactionCoordinator:
         self._log = CoordinatorLog(
             partition, _CODEC, clock=clock, executor=executor, begin_takeover=lease.begin_takeover
         )
-        self.host: Host[Request, TransactionRecord, Reply, SendMarkers] = Host(
+        self.host: Host[Request, Record, Reply, Effect] = Host(
             new_machine,
             self._log,
             self._confirm_read,
-            HostCallbacks(perform=self._send_markers, unloaded=self._unloaded, map_error=map_error),
+            HostCallbacks(perform=self._perform, unloaded=self._unloaded, map_error=map_error),
             clock=clock,
             scheduler=scheduler,
             load_again_ms=LOAD_AGAIN_MS,
         )
         self._jobs: set[MarkerJob] = set()
+        self._sink_ends = SinkEnds()
         self._fetching: set[asyncio.Task[None]] = set()
 
     @property
@@ -151,18 +162,23 @@ class TransactionCoordinator:
         def replied(outcome: Outcome[Reply]) -> None:
             reply = None if outcome.error is not None else outcome.value()
             if isinstance(reply, NeedsProducerId):
-                assert isinstance(request, InitRequest | EndRequest), "others need none"
+                assert isinstance(request, InitRequest | EndRequest | SinkJoin), "others need none"
                 self._fetch_producer_id(request, deadline_ms, done)
             elif isinstance(reply, BeingAborted):
                 error = ConcurrentTransactionsError("the transaction before is being aborted: ask again")
                 done(Outcome(error=error))
+            elif isinstance(reply, WinnersRefused):
+                done(Outcome(error=InvalidTransactionStateError(f"the batch is aborted: {reply.reason}")))
+            elif isinstance(reply, SinkDecided):
+                assert isinstance(request, SinkEnd), "nobody else decides"
+                self._await_end(request, deadline_ms, done)
             else:
                 done(outcome)
 
         self.host.submit(request, deadline_ms, replied)
 
     def _fetch_producer_id(
-        self, request: InitRequest | EndRequest, deadline_ms: int, done: Done[Reply]
+        self, request: InitRequest | EndRequest | SinkJoin, deadline_ms: int, done: Done[Reply]
     ) -> None:
         async def fetch() -> None:
             try:
@@ -179,6 +195,13 @@ class TransactionCoordinator:
         self._fetching.add(task)
         task.add_done_callback(self._fetching.discard)
 
+    def _await_end(self, request: SinkEnd, deadline_ms: int, done: Done[Reply]) -> None:
+        """Answers the end of a sink's batch when it is complete, as it may be by now."""
+        if self.machine.sinks.is_being_ended(request.query_id):
+            self._sink_ends.wait(request.query_id, done)
+        else:
+            self.submit(request, deadline_ms, done)
+
     def _confirm_read(self, confirmed: Confirmed) -> None:
         if self._lease.is_valid():
             confirmed(None)
@@ -187,10 +210,13 @@ class TransactionCoordinator:
 
     # --- markers -------------------------------------------------------------------------------
 
-    def _send_markers(self, markers: SendMarkers, epoch: int) -> None:
-        if epoch != self.host.epoch:
-            return
+    def _perform(self, effect: Effect, epoch: int) -> None:
+        if isinstance(effect, SinkCompleted):
+            self._sink_ends.completed(effect.query_id)
+        elif epoch == self.host.epoch:
+            self._send_markers(effect, epoch)
 
+    def _send_markers(self, markers: SendMarkers, epoch: int) -> None:
         def written() -> None:
             self._jobs.discard(job)
             self._note_written(markers, epoch)
@@ -215,10 +241,7 @@ class TransactionCoordinator:
     def _is_prepared(self, markers: SendMarkers) -> bool:
         """Returns whether the transaction may still wait for these markers: while it is loading nobody
         knows, and a machine that was loaded anew sends them again."""
-        found = self.machine.transactions.get(markers.transactional_id)
-        if not self.is_active or found is None:
-            return False
-        return found.state in PREPARED and found.producer == markers.producer
+        return self.is_active and self.machine.waits_for(markers)
 
     def _cancel_markers(self) -> None:
         jobs, self._jobs = self._jobs, set()
@@ -226,8 +249,11 @@ class TransactionCoordinator:
 
     def _unloaded(self, has_lost: bool) -> None:
         self._cancel_markers()
+        error: DlogError = CoordinatorNotAvailableError("the log could not be written")
         if has_lost:
             self._lease.note_lost()
+            error = NotCoordinatorError(f"{self.partition.key} is led elsewhere")
+        self._sink_ends.fail(error)
 
 
 class TransactionCoordinators(CoordinatorsByPartition[TransactionCoordinator]):

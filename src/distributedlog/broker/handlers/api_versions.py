@@ -5,6 +5,7 @@
     a version beyond                              version 0, UNSUPPORTED_VERSION, and the range of ApiVersions
                                                   itself: the client asks again with one of those
     a software name that is none (3 and later)    INVALID_REQUEST
+    the software name of our own client           the APIs of our own as well
 
 Produce is advertised from version 0 although it is served from 3: older librdkafka looks for 0 before it
 compresses anything.  A request of version 0 to 2 ends its connection, as any unserved version does.
@@ -22,7 +23,7 @@ from distributedlog.broker.services import Services
 from distributedlog.controller.features import FEATURES
 from distributedlog.controller.image import MetadataImage, SupportedLevels
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.protocol.api_keys import ApiKey
+from distributedlog.protocol.api_keys import OWN_APIS, SOFTWARE_NAME, ApiKey
 from distributedlog.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -34,7 +35,7 @@ from distributedlog.protocol.messages.api_versions import (
 VERSIONS: Final = (0, 4)
 _NAMES_ITSELF_SINCE: Final = 3
 _LEVEL_ZERO_SINCE: Final = 4
-_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?", re.ASCII)
+_SOFTWARE_NAME_FORM = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?", re.ASCII)
 _OWN_FEATURES: Final = tuple(SupportedLevels(name, *levels) for name, levels in FEATURES.items())
 """What is supported until the broker sees its own registration."""
 
@@ -52,15 +53,17 @@ def api_versions(
     services: Services, request: ApiVersionsRequest, context: RequestContext
 ) -> ApiVersionsResponse:
     if context.api_version >= _NAMES_ITSELF_SINCE and not (
-        _SOFTWARE_NAME.fullmatch(request.client_software_name)
-        and _SOFTWARE_NAME.fullmatch(request.client_software_version)
+        _SOFTWARE_NAME_FORM.fullmatch(request.client_software_name)
+        and _SOFTWARE_NAME_FORM.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     image = services.metadata.image
+    hidden = frozenset() if request.client_software_name == SOFTWARE_NAME else OWN_APIS
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, low, high in HANDLERS.advertised()
+            if key not in hidden
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)

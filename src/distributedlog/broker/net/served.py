@@ -76,5 +76,6 @@ SERVED: Final[Mapping[int, Served]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Served("consumer_group_heartbeat", 0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Served("consumer_group_describe", 0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served("describe_topic_partitions", 0, 0),
+    ApiKey.SINK_TRANSACTION: Served("sink_transaction", 0, 0),
 }
 """All that is served, by API key."""

@@ -19,6 +19,7 @@ from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.records import BrokerFeature, FeatureLevelSet, RegisterBroker
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import Uuid
+from distributedlog.protocol.api_keys import OWN_APIS, SOFTWARE_NAME
 from distributedlog.protocol.codec import decode_all, encode_bytes
 from distributedlog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.unit.broker.server_stage import bare_services, settings_on
@@ -56,8 +57,15 @@ def ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
 def test_every_api_that_is_served_is_advertised_in_every_version(version: int) -> None:
     response = asked(version)
     assert response.error_code == 0
-    assert ranges(response) == {key: (low, high) for key, low, high in load_handlers().advertised()}
+    served = {key: (low, high) for key, low, high in load_handlers().advertised()}
+    assert ranges(response) == {key: served[key] for key in served if key not in OWN_APIS}
     assert ranges(response)[18] == (0, 4)
+
+
+def test_apis_of_our_own_are_shown_to_our_own_client_alone() -> None:
+    ours = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="1.0")
+    assert ranges(asked(4, request=ours)).keys() - ranges(asked(4)).keys() == OWN_APIS
+    assert not OWN_APIS & ranges(asked(2)).keys()
 
 
 def test_produce_is_advertised_from_zero_though_it_is_served_from_three() -> None:

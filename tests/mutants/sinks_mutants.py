@@ -1,0 +1,46 @@
+"""Bugs that would break an exactly-once sink: each must be caught by the tests named with it."""
+
+from tests.mutants.harness import Mutant
+
+MACHINE = "transactions/sinks/machine.py"
+TESTS = "tests/unit/transactions/sinks/test_machine.py"
+
+MUTANTS = [
+    Mutant(
+        "an attempt that lost is committed",
+        MACHINE,
+        "            Producer(producer_id, lease.epoch) in winners,\n",
+        "            is_commit,\n",
+        TESTS,
+    ),
+    Mutant(
+        "an attempt joins a batch that is committed",
+        MACHINE,
+        "        if request.batch_id == found.committed_batch_id:\n",
+        "        if request.batch_id < 0:\n",
+        TESTS,
+    ),
+    Mutant(
+        "a partition is added to a batch that is decided",
+        MACHINE,
+        "        if not is_held or state.known.state is not TransactionState.ONGOING:\n",
+        "        if not is_held:\n",
+        TESTS,
+    ),
+    Mutant(
+        "a batch is complete before its last marker",
+        MACHINE,
+        "        if state.open_count > 1:\n",
+        "        if state.open_count > 99:\n",
+        TESTS,
+    ),
+    Mutant(
+        "an end that is sent again is applied twice",
+        MACHINE,
+        "            return Result(SinkEnded() if is_complete else SinkDecided())\n",
+        "            again = (SinkQueryRecord(request.query_id, found),)\n"
+        "            markers = _markers(request.query_id, state, found, context)\n"
+        "            return Result(SinkEnded() if is_complete else SinkDecided(), again, markers)\n",
+        TESTS,
+    ),
+]
