@@ -148,7 +148,7 @@ MUTANTS = [
         "the minimum ISR is ignored for eligible leaders",
         "controller/elections.py",
         (
-            "    if not rules.eligible_leaders or len(isr) >= min(rules.min_isr, len(partition.replicas)):\n"
+            "    if not rules.eligible_leaders or len(isr) >= min(rules.min_isr, partition.replication_factor):\n"
             "        return ()"
         ),
         ("    if not rules.eligible_leaders:\n        return ()"),
@@ -265,5 +265,33 @@ MUTANTS = [
         "    return () if leader == NO_LEADER or leader in departed.without_disk else (leader,)",
         "    return () if leader == NO_LEADER else (leader,)",
         f"{C}/test_elections.py",
+    ),
+    Mutant(
+        "old replicas of a move are removed before the target is in sync",
+        "controller/reassignments.py",
+        "if not partition.is_moving or not set(target) <= set(isr):",
+        "if not partition.is_moving:",
+        "tests/unit/controller/test_reassignments.py",
+    ),
+    Mutant(
+        "a cancelled move loses who holds what is committed",
+        "controller/reassignments.py",
+        "    _check_held(partition, moving.replicas)\n",
+        "",
+        "tests/unit/controller/test_reassignments.py",
+    ),
+    Mutant(
+        "a new controller forgets a move",
+        "controller/image.py",
+        "        removing=now(record.removing_replicas, partition.removing),\n",
+        "        removing=(),\n",
+        "tests/unit/controller/test_reassignments.py",
+    ),
+    Mutant(
+        "who is being added counts for the minimum",
+        "controller/image.py",
+        "return len(self.replicas) - len(self.adding)",
+        "return len(self.replicas)",
+        "tests/unit/controller/test_reassignments.py",
     ),
 ]

@@ -19,7 +19,8 @@ the ISR stays so small.  Therefore:
     ISR of at least min ISR   ->  ELR is empty
     smaller                   ->  ELR = (ELR + old ISR) - new ISR - who restarted uncleanly
 
-and the ISR may become empty.  The effective min ISR is no more than there are replicas.  At level 1 there is
+and the ISR may become empty.  The effective min ISR is no more than there are replicas, without those that a
+move is adding.  At level 1 there is
 no ELR, and an ISR keeps its last member, which alone may lead when it returns, however it returns.
 
 A replica whose log is lost (`replica_faults`) is not elected by any of these.
@@ -143,7 +144,7 @@ def plan(
 
 
 def _eligible(partition: Partition, rules: Rules, isr: Ids, departed: Departed) -> Ids:
-    if not rules.eligible_leaders or len(isr) >= min(rules.min_isr, len(partition.replicas)):
+    if not rules.eligible_leaders or len(isr) >= min(rules.min_isr, partition.replication_factor):
         return ()
     held = {*partition.elr, *partition.isr}
     return tuple(
@@ -174,14 +175,20 @@ def change_record(
     partition: Partition,
     target: Target,
     directories: tuple[Uuid, ...] | None = None,
+    *,
+    moved: Partition | None = None,
 ) -> PartitionChanged | None:
-    """Returns what differs, or None if nothing does."""
+    """Returns what differs, or None if nothing does.  `moved` is the partition with other replicas, if a move
+    begins or ends."""
 
     def differing(now: Ids, before: Ids) -> list[int] | None:
         return None if now == before else list(now)
 
     same_leader = target.leader == partition.leader
     same_recovery = target.recovery_state == partition.recovery_state
+    after = partition if moved is None else moved
+    if directories is None:
+        directories = after.directories
     record = PartitionChanged(
         topic_id=topic.topic_id,
         partition_id=partition_id,
@@ -190,7 +197,11 @@ def change_record(
         leader_recovery_state=NO_RECOVERY_CHANGE if same_recovery else target.recovery_state,
         eligible_leader_replicas=differing(target.elr, partition.elr),
         last_known_elr=differing(target.last_known, partition.last_known_elr),
-        directories=None if directories in (None, partition.directories) else list(directories or ()),
+        directories=None if directories == partition.directories else list(directories),
+        replicas=differing(after.replicas, partition.replicas),
+        removing_replicas=differing(after.removing, partition.removing),
+        adding_replicas=differing(after.adding, partition.adding),
+        original_replicas=differing(after.original, partition.original),
     )
     unchanged = PartitionChanged(topic_id=topic.topic_id, partition_id=partition_id)
     return None if record == unchanged else record

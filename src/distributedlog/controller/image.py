@@ -123,6 +123,17 @@ class Partition(NamedTuple):
     removing: tuple[int, ...] = ()
     directories: tuple[Uuid, ...] = ()
     """One for each replica if any is LOST; else none, for a broker has one log directory."""
+    original: tuple[int, ...] = ()
+    """The replicas before the move that is under way, in their order."""
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def replication_factor(self) -> int:
+        """The number of replicas without those that a move is adding."""
+        return len(self.replicas) - len(self.adding)
 
     def is_lost(self, broker_id: int) -> bool:
         """Whether the broker has said that it cannot open its log, or that it is gone."""
@@ -316,6 +327,7 @@ def _partition_created(to: _Successor, record: PartitionCreated) -> None:
         adding=tuple(record.adding_replicas),
         removing=tuple(record.removing_replicas),
         directories=tuple(record.directories),
+        original=tuple(record.original_replicas or ()),
     )
     _put_partition(to, topic, record.partition_id, partition)
 
@@ -353,6 +365,7 @@ def changed(partition: Partition, record: PartitionChanged) -> Partition:
         adding=now(record.adding_replicas, partition.adding),
         removing=now(record.removing_replicas, partition.removing),
         directories=partition.directories if record.directories is None else tuple(record.directories),
+        original=now(record.original_replicas, partition.original),
     )
 
 

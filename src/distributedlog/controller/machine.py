@@ -16,7 +16,7 @@ for no effects: brokers act on the log itself.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from distributedlog.controller import brokers, partitions, producer_ids, topics
+from distributedlog.controller import brokers, partitions, producer_ids, reassignments, topics
 from distributedlog.controller.brokers import Session, Sessions, supports_level
 from distributedlog.controller.bundles import check_fits
 from distributedlog.controller.cluster_settings import settle_cluster_settings
@@ -38,6 +38,7 @@ from distributedlog.controller.requests import (
     AlterConfigsRequest,
     AlterPartitionsRequest,
     AlterQuotasRequest,
+    AlterReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -194,6 +195,8 @@ class ControllerMachine:
                 return self._update_features(request)
             case AlterQuotasRequest():
                 return self._alter_quotas(request)
+            case AlterReassignmentsRequest():
+                return reassignments.alter_reassignments(image, config, request)
             case DescribeQuorumRequest():
                 raise InvalidRequestError("who keeps the log is not known to what the log makes")
             case ReadImageRequest():

@@ -17,6 +17,8 @@ Only the leader of a partition may change its ISR, and only as of the epochs it 
 The broker epochs of the members matter: a follower that fetched, crashed, and came back with less must not
 enter on the strength of what it fetched before.  For the same reason a member without an epoch is let in only
 if it is in the ISR already.
+
+An ISR that holds the whole target of a move ends it, in the same record (`reassignments`).
 """
 
 from collections.abc import Iterable
@@ -33,6 +35,7 @@ from distributedlog.controller.elections import (
     rules_of,
 )
 from distributedlog.controller.image import MetadataImage, Partition, changed
+from distributedlog.controller.reassignments import settle
 from distributedlog.controller.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChanged
 from distributedlog.controller.replica_faults import mark_directory
 from distributedlog.controller.requests import (
@@ -89,7 +92,7 @@ def _changed_isr(image: MetadataImage, change: IsrChange) -> tuple[PartitionChan
         isr=tuple(member.broker_id for member in change.isr),
         recovery_state=change.recovery_state,
     )
-    record = change_record(topic, change.partition_id, partition, target)
+    record = settle(image, topic, change.partition_id, target)
     return record, partition if record is None else changed(partition, record)
 
 

@@ -53,6 +53,8 @@ RECOVERING: Final = 1
 NO_RECOVERY_CHANGE: Final = -1
 FENCE: Final = 1
 UNFENCE: Final = -1
+ORIGINAL_TAG: Final = 10_000
+"""A tag that is not Kafka's: the order of the replicas before a move, which its cancellation restores."""
 
 RESERVED_IDS: Final = frozenset({11, 18, 19, 22})
 
@@ -123,6 +125,7 @@ class PartitionCreated(Message, versions=(0, 2), flexible_since=0):
     """Empty unless one of them is lost: a broker has one log directory."""
     eligible_leader_replicas: list[int] | None = field(nullable(array(INT32)), since=2, tag=1, default=None)
     last_known_elr: list[int] | None = field(nullable(array(INT32)), since=2, tag=2, default=None)
+    original_replicas: list[int] | None = field(nullable(array(INT32)), tag=ORIGINAL_TAG, default=None)
 
 
 class PartitionChanged(Message, versions=(0, 2), flexible_since=0):
@@ -139,6 +142,7 @@ class PartitionChanged(Message, versions=(0, 2), flexible_since=0):
     eligible_leader_replicas: list[int] | None = field(nullable(array(INT32)), since=2, tag=6, default=None)
     last_known_elr: list[int] | None = field(nullable(array(INT32)), since=2, tag=7, default=None)
     directories: list[Uuid] | None = field(nullable(array(UUID)), since=1, tag=8, default=None)
+    original_replicas: list[int] | None = field(nullable(array(INT32)), tag=ORIGINAL_TAG, default=None)
 
 
 class ConfigChanged(Message, versions=(0, 0), flexible_since=0):

@@ -248,6 +248,19 @@ class FeaturesReply(NamedTuple):
     features: tuple[tuple[str, ItemOutcome], ...]
 
 
+# --- reassignments -----------------------------------------------------------------------------
+
+
+class AlterReassignmentsRequest(NamedTuple):
+    partitions: tuple[tuple[TopicPartition, tuple[int, ...] | None], ...]
+    """Each with the replicas that it is to have; None cancels its move."""
+    allow_replication_factor_change: bool = True
+
+
+class AlterReassignmentsReply(NamedTuple):
+    partitions: tuple[tuple[TopicPartition, ItemOutcome], ...]
+
+
 # --- quotas ------------------------------------------------------------------------------------
 
 
@@ -309,6 +322,7 @@ Request = (
     | AllocateProducerIdsRequest
     | UpdateFeaturesRequest
     | AlterQuotasRequest
+    | AlterReassignmentsRequest
     | DescribeQuorumRequest
     | ReadImageRequest
 )
@@ -322,6 +336,7 @@ Response = (
     | ProducerIdBlock
     | FeaturesReply
     | QuotasReply
+    | AlterReassignmentsReply
     | QuorumReply
     | MetadataImage
     | None

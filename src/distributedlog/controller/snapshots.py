@@ -107,6 +107,7 @@ def partition_record(
         eligible_leader_replicas=list(partition.elr) if with_eligible and partition.elr else None,
         last_known_elr=list(partition.last_known_elr) if with_eligible and partition.last_known_elr else None,
         directories=list(partition.directories) if with_eligible else [],
+        original_replicas=list(partition.original) or None,
     )
 
 

@@ -282,7 +282,7 @@ def _grow(image: MetadataImage, chance: Chance, more: MorePartitions, room: _Roo
         raise InvalidPartitionsError(f"the topic has {present} partitions: {more.count} would be no increase")
     additional = more.count - present
     room.check(more.name, additional)
-    replication_factor = len(topic.partitions[0].replicas)
+    replication_factor = topic.partitions[0].replication_factor
     if more.assignments is None:
         assignments = place(candidates(image), additional, replication_factor, chance)
     else:

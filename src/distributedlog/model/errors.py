@@ -343,6 +343,12 @@ class InvalidAssignmentError(DlogError):
     code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
+class NoReassignmentError(DlogError):
+    """A move to be cancelled, of a partition that is not being moved."""
+
+    code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
 class PolicyViolationError(DlogError):
     """More than this cluster is set up to hold, or to do at once."""
 

@@ -95,6 +95,7 @@ class LeaderView:
         high_watermark: int,
         epoch_start_offset: int,
         now_ms: int,
+        adding: tuple[int, ...] = (),
     ) -> None:
         self.leader_id = leader_id
         self.high_watermark = high_watermark
@@ -102,6 +103,7 @@ class LeaderView:
         """Where the log ended when this leader began."""
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
+        self.replication_factor = 0
         self.followers: dict[int, Follower] = {}
         self.proposal: IsrProposal | None = None
         self.is_under_min_isr = False
@@ -110,12 +112,15 @@ class LeaderView:
         """Just as many are in sync as acks=all wants, and there are replicas more."""
         self._min_insync_replicas = min_insync_replicas
         self._counted: tuple[Follower, ...] = ()
-        self.set_replicas(replicas, isr, now_ms)
+        self.set_replicas(replicas, isr, now_ms, adding)
 
     # --- what the controller says --------------------------------------------------------------
 
-    def set_replicas(self, replicas: tuple[int, ...], isr: tuple[int, ...], now_ms: int) -> None:
-        """Takes the replicas and the ISR as the controller has them, which settles an open proposal."""
+    def set_replicas(
+        self, replicas: tuple[int, ...], isr: tuple[int, ...], now_ms: int, adding: tuple[int, ...] = ()
+    ) -> None:
+        """Takes the replicas and the ISR as the controller has them, which settles an open proposal.  Who is
+        being added by a move does not raise the number that has to be in sync."""
         known = self.followers
         self.followers = {
             broker_id: known.get(broker_id) or Follower(broker_id, now_ms if broker_id in isr else None)
@@ -123,6 +128,7 @@ class LeaderView:
             if broker_id != self.leader_id
         }
         self.replicas, self.isr, self.proposal = replicas, isr, None
+        self.replication_factor = len(replicas) - len(adding)
         self._count_members()
 
     def set_min_insync_replicas(self, count: int) -> None:
@@ -134,9 +140,9 @@ class LeaderView:
         if self.proposal is not None:
             members.update(self.proposal.isr)
         self._counted = tuple(self.followers[each] for each in members if each in self.followers)
-        wanted = min(self._min_insync_replicas, len(self.replicas))
+        wanted = min(self._min_insync_replicas, self.replication_factor)
         self.is_under_min_isr = len(self.isr) < wanted
-        self.is_at_min_isr = len(self.isr) == wanted < len(self.replicas)
+        self.is_at_min_isr = len(self.isr) == wanted < self.replication_factor
 
     # --- what is committed ---------------------------------------------------------------------
 

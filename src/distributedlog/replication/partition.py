@@ -26,6 +26,7 @@ from distributedlog.model.errors import (
     OffsetOutOfRangeError,
     PolicyViolationError,
     StorageError,
+    UnknownLeaderEpochError,
 )
 from distributedlog.records.batch import read_header
 from distributedlog.records.control import EndMarker, encode_end_marker_batch
@@ -242,9 +243,11 @@ class Partition(FollowerReplica):
         if not is_accepted:
             if read.region is not None:
                 read.region.close()
+            if follower_id not in view.followers:
+                # The move that gives it one may not have reached this leader: it tries again.
+                raise UnknownLeaderEpochError(f"broker {follower_id} has no replica of {self.key} yet")
             raise NotLeaderOrFollowerError(
-                f"broker {follower_id} has no replica of {self.key}, or fetches in an old broker epoch "
-                f"({follower_epoch})"
+                f"broker {follower_id} fetches {self.key} in an old broker epoch ({follower_epoch})"
             )
         self._advance_high_watermark()
         if view.find_low_watermark(log.start_offset) > low_watermark:

@@ -184,6 +184,7 @@ class Replica:
         replicas: tuple[int, ...],
         isr: tuple[int, ...],
         now_ms: int,
+        adding: tuple[int, ...] = (),
     ) -> None:
         """Takes the leadership, or another ISR: then the epoch is the one it had.
 
@@ -204,11 +205,12 @@ class Replica:
                 high_watermark=log.high_watermark,
                 epoch_start_offset=log.end_offset,
                 now_ms=now_ms,
+                adding=adding,
             )
             self.awaited_end_offset = log.end_offset
             self.verifications.clear()
         else:
-            view.set_replicas(replicas, isr, now_ms)
+            view.set_replicas(replicas, isr, now_ms, adding)
         self._set_role(leader_epoch, partition_epoch, self.broker_id, replicas, isr)
         if self.committable_end_offset < log.end_offset:
             self._await_sync()

@@ -113,6 +113,9 @@ REQUESTS: dict[type, st.SearchStrategy[r.Request]] = {
         ),
         flags,
     ),
+    r.AlterReassignmentsRequest: st.builds(
+        r.AlterReassignmentsRequest, several(st.tuples(partitions, st.none() | replicas)), flags
+    ),
     r.DescribeQuorumRequest: st.builds(r.DescribeQuorumRequest),
 }
 
@@ -162,5 +165,6 @@ RESPONSES: dict[type, st.SearchStrategy[r.Response]] = {
     r.ProducerIdBlock: st.builds(r.ProducerIdBlock, i64, i32),
     r.FeaturesReply: st.builds(r.FeaturesReply, several(st.tuples(texts, outcomes))),
     r.QuotasReply: st.builds(r.QuotasReply, several(st.tuples(several(st.tuples(texts, values)), outcomes))),
+    r.AlterReassignmentsReply: st.builds(r.AlterReassignmentsReply, several(st.tuples(partitions, outcomes))),
     r.QuorumReply: st.builds(r.QuorumReply, i32, i64, i64, several(progress), several(progress)),
 }

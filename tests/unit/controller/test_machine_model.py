@@ -18,11 +18,13 @@ from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.deltas import diff
 from distributedlog.controller.features import METADATA_FEATURE
 from distributedlog.controller.image import ConfigResource, MetadataImage, Partition, ResourceType, Topic
+from distributedlog.controller.reassignments import find_original
 from distributedlog.controller.records import NO_LEADER, RECOVERING
 from distributedlog.controller.requests import (
     AllocateProducerIdsRequest,
     AlterPartitionsReply,
     AlterPartitionsRequest,
+    AlterReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -40,7 +42,7 @@ from distributedlog.controller.requests import (
 from distributedlog.controller.snapshots import decode_snapshot, encode_snapshot
 from distributedlog.model.config_ops import ConfigOp
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.ids import Uuid
+from distributedlog.model.ids import TopicPartition, Uuid
 from tests.unit.controller.image_deltas import apply_delta
 from tests.unit.controller.stage import SESSION_MS, Stage, config, incarnation
 
@@ -208,6 +210,16 @@ class ControllerModel(RuleBasedStateMachine):
         else:
             assert outcome.error is ErrorCode.INELIGIBLE_REPLICA
 
+    @rule(data=st.data(), wanted=st.lists(st.sampled_from(BROKERS), max_size=3, unique=True))
+    def operator_moves(self, data: st.DataObject, wanted: list[int]) -> None:
+        """Cancels if no replicas are wanted."""
+        everywhere = sorted(
+            TopicPartition(topic.name, number) for (_, number), topic, _ in placed(self.stage.image)
+        )
+        if everywhere:
+            name = data.draw(st.sampled_from(everywhere))
+            self.stage.ask(AlterReassignmentsRequest(((name, tuple(wanted) or None),)), object)
+
     @rule(election=st.sampled_from(list(ElectionType)))
     def elect(self, election: ElectionType) -> None:
         self.unclean_asked = election is ElectionType.UNCLEAN
@@ -268,6 +280,10 @@ class ControllerModel(RuleBasedStateMachine):
             assert isr <= replicas
             assert elr <= replicas
             assert not isr & elr
+            assert len(replicas) == len(partition.replicas)
+            assert set(partition.adding) | set(partition.removing) <= replicas
+            assert not set(partition.adding) & set(partition.removing)
+            assert partition.is_moving == bool(partition.original)
             assert len(isr) == len(partition.isr)
             if partition.leader != NO_LEADER:
                 assert partition.leader in isr
@@ -280,7 +296,7 @@ class ControllerModel(RuleBasedStateMachine):
                 assert not elr
 
     def min_isr(self, image: MetadataImage, topic: Topic, partition: Partition) -> int:
-        return min(min_insync_replicas(image, topic.name), len(partition.replicas))
+        return min(min_insync_replicas(image, topic.name), partition.replication_factor)
 
     def _check_history(self, image: MetadataImage) -> None:
         for where, _, partition in placed(image):
@@ -305,10 +321,20 @@ class ControllerModel(RuleBasedStateMachine):
             held = self.holders.setdefault(where, set(partition.isr))
             if old is not None and partition.leader not in (NO_LEADER, old.leader):
                 self._check_new_leader(image, topic, old, partition, held)
+            if old is not None:
+                self._check_move(old, partition, held)
             if partition.leader != NO_LEADER:
                 if len(partition.isr) >= self.min_isr(image, topic, partition):
                     held.clear()
                 held.update(partition.isr)
+
+    def _check_move(self, old: Partition, new: Partition, held: set[int]) -> None:
+        """The original replicas stay until all of the target are in sync; whoever goes loses its log."""
+        if new.replicas != old.replicas and not set(find_original(old)) <= set(new.replicas):
+            assert set(new.replicas) <= set(new.isr)
+        if held:
+            held &= set(new.replicas)
+            assert held, f"nobody is left who holds all: {old} {new}"
 
     def _check_new_leader(
         self, image: MetadataImage, topic: Topic, old: Partition, new: Partition, held: set[int]

@@ -156,7 +156,7 @@ def test_a_follower_ahead_of_the_leaders_own_disk_commits_only_what_that_has() -
 def test_a_broker_without_a_replica_gets_nothing_as_a_follower() -> None:
     partition = Stage().lead(replicas=(ME, OTHER))
     produce(partition, 1)
-    with pytest.raises(NotLeaderOrFollowerError):
+    with pytest.raises(UnknownLeaderEpochError):
         partition.read_for_replica(THIRD, 0, 1 << 20, 0)
 
 

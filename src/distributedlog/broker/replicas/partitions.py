@@ -358,6 +358,7 @@ class PartitionSet:
                 replicas=state.replicas,
                 isr=state.isr,
                 now_ms=self._clock.monotonic_ms(),
+                adding=state.adding,
             )
         else:
             partition.become_follower(

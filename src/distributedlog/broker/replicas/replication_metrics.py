@@ -49,7 +49,7 @@ class _OfLeader:
         view = partition.view
         if view is None:
             return
-        self.under_replicated += len(view.isr) < len(view.replicas)
+        self.under_replicated += len(view.isr) < view.replication_factor
         self.under_min_isr += view.is_under_min_isr
         self.at_min_isr += view.is_at_min_isr
         unstable = partition.high_watermark - partition.last_stable_offset

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("header", "register_broker", "heartbeat", "unregister_broker", "create_topics", "delete_topics", "create_partitions", "alter_configs", "incremental_alter_configs", "alter_partitions", "elect_leaders", "allocate_producer_ids", "update_features", "alter_quotas", "describe_quorum")
+    __slots__ = ("header", "register_broker", "heartbeat", "unregister_broker", "create_topics", "delete_topics", "create_partitions", "alter_configs", "incremental_alter_configs", "alter_partitions", "elect_leaders", "allocate_producer_ids", "update_features", "alter_quotas", "describe_quorum", "alter_reassignments")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class SubmitRequest(_message.Message):
     UPDATE_FEATURES_FIELD_NUMBER: _ClassVar[int]
     ALTER_QUOTAS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_QUORUM_FIELD_NUMBER: _ClassVar[int]
+    ALTER_REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
     header: _common_pb2.Header
     register_broker: RegisterBrokerRequest
     heartbeat: HeartbeatRequest
@@ -39,10 +40,11 @@ class SubmitRequest(_message.Message):
     update_features: UpdateFeaturesRequest
     alter_quotas: AlterQuotasRequest
     describe_quorum: DescribeQuorumRequest
-    def __init__(self, header: _Optional[_Union[_common_pb2.Header, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., alter_partitions: _Optional[_Union[AlterPartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotasRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ...) -> None: ...
+    alter_reassignments: AlterReassignmentsRequest
+    def __init__(self, header: _Optional[_Union[_common_pb2.Header, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., alter_partitions: _Optional[_Union[AlterPartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotasRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., alter_reassignments: _Optional[_Union[AlterReassignmentsRequest, _Mapping]] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
-    __slots__ = ("version", "offset", "error", "nothing", "register_broker", "heartbeat", "topics", "configs", "alter_partitions", "elect_leaders", "producer_ids", "features", "quotas", "quorum")
+    __slots__ = ("version", "offset", "error", "nothing", "register_broker", "heartbeat", "topics", "configs", "alter_partitions", "elect_leaders", "producer_ids", "features", "quotas", "quorum", "alter_reassignments")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +59,7 @@ class SubmitReply(_message.Message):
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     QUORUM_FIELD_NUMBER: _ClassVar[int]
+    ALTER_REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
     version: int
     offset: int
     error: _common_pb2.Error
@@ -71,7 +74,8 @@ class SubmitReply(_message.Message):
     features: FeaturesReply
     quotas: QuotasReply
     quorum: QuorumReply
-    def __init__(self, version: _Optional[int] = ..., offset: _Optional[int] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerReply, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., topics: _Optional[_Union[TopicsReply, _Mapping]] = ..., configs: _Optional[_Union[ConfigsReply, _Mapping]] = ..., alter_partitions: _Optional[_Union[AlterPartitionsReply, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersReply, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdBlock, _Mapping]] = ..., features: _Optional[_Union[FeaturesReply, _Mapping]] = ..., quotas: _Optional[_Union[QuotasReply, _Mapping]] = ..., quorum: _Optional[_Union[QuorumReply, _Mapping]] = ...) -> None: ...
+    alter_reassignments: AlterReassignmentsReply
+    def __init__(self, version: _Optional[int] = ..., offset: _Optional[int] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerReply, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., topics: _Optional[_Union[TopicsReply, _Mapping]] = ..., configs: _Optional[_Union[ConfigsReply, _Mapping]] = ..., alter_partitions: _Optional[_Union[AlterPartitionsReply, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersReply, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdBlock, _Mapping]] = ..., features: _Optional[_Union[FeaturesReply, _Mapping]] = ..., quotas: _Optional[_Union[QuotasReply, _Mapping]] = ..., quorum: _Optional[_Union[QuorumReply, _Mapping]] = ..., alter_reassignments: _Optional[_Union[AlterReassignmentsReply, _Mapping]] = ...) -> None: ...
 
 class Nothing(_message.Message):
     __slots__ = ()
@@ -452,6 +456,36 @@ class ElectLeadersReply(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[ElectionOutcome, _Mapping]]] = ...) -> None: ...
 
 class ElectionOutcome(_message.Message):
+    __slots__ = ("partition", "outcome")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    outcome: _common_pb2.Outcome
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., outcome: _Optional[_Union[_common_pb2.Outcome, _Mapping]] = ...) -> None: ...
+
+class AlterReassignmentsRequest(_message.Message):
+    __slots__ = ("partitions", "allow_replication_factor_change")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_REPLICATION_FACTOR_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[Reassignment]
+    allow_replication_factor_change: bool
+    def __init__(self, partitions: _Optional[_Iterable[_Union[Reassignment, _Mapping]]] = ..., allow_replication_factor_change: bool = ...) -> None: ...
+
+class Reassignment(_message.Message):
+    __slots__ = ("partition", "replicas")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    replicas: Replicas
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., replicas: _Optional[_Union[Replicas, _Mapping]] = ...) -> None: ...
+
+class AlterReassignmentsReply(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[ReassignmentOutcome]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[ReassignmentOutcome, _Mapping]]] = ...) -> None: ...
+
+class ReassignmentOutcome(_message.Message):
     __slots__ = ("partition", "outcome")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]

@@ -79,6 +79,11 @@ _REQUESTS: Final[Mapping[str, _Kind]] = {
         requests.UpdateFeaturesRequest, configs.update_features, configs.update_features_from
     ),
     "alter_quotas": _Kind(requests.AlterQuotasRequest, quotas.alter_quotas, quotas.alter_quotas_from),
+    "alter_reassignments": _Kind(
+        requests.AlterReassignmentsRequest,
+        partitions.alter_reassignments,
+        partitions.alter_reassignments_from,
+    ),
     "describe_quorum": _Kind(
         requests.DescribeQuorumRequest, quorum.describe_quorum, quorum.describe_quorum_from
     ),
@@ -101,6 +106,11 @@ _RESPONSES: Final[Mapping[str, _Kind]] = {
     "producer_ids": _Kind(requests.ProducerIdBlock, brokers.producer_ids, brokers.producer_ids_from),
     "features": _Kind(requests.FeaturesReply, configs.features_reply, configs.features_reply_from),
     "quotas": _Kind(requests.QuotasReply, quotas.quotas_reply, quotas.quotas_reply_from),
+    "alter_reassignments": _Kind(
+        requests.AlterReassignmentsReply,
+        partitions.alter_reassignments_reply,
+        partitions.alter_reassignments_reply_from,
+    ),
     "quorum": _Kind(requests.QuorumReply, quorum.quorum_reply, quorum.quorum_reply_from),
 }
 _REQUEST_FIELDS: Final = {kind.of: field for field, kind in _REQUESTS.items()}

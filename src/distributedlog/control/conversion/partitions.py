@@ -1,4 +1,4 @@
-"""Changes of ISRs, and elections."""
+"""Changes of ISRs, elections, and moves."""
 
 from distributedlog.control._generated import controller_pb2 as pb
 from distributedlog.control.conversion.checks import Budget, error_code, text, uuid
@@ -6,6 +6,8 @@ from distributedlog.control.conversion.topics import outcome, outcome_from
 from distributedlog.controller.requests import (
     AlterPartitionsReply,
     AlterPartitionsRequest,
+    AlterReassignmentsReply,
+    AlterReassignmentsRequest,
     ElectLeadersReply,
     ElectLeadersRequest,
     IsrChange,
@@ -119,6 +121,50 @@ def elect_leaders_reply(reply: ElectLeadersReply) -> pb.ElectLeadersReply:
 
 def elect_leaders_reply_from(message: pb.ElectLeadersReply, budget: Budget) -> ElectLeadersReply:
     return ElectLeadersReply(
+        budget.each(
+            message.partitions, lambda item: (_partition_from(item.partition), outcome_from(item.outcome))
+        )
+    )
+
+
+def alter_reassignments(request: AlterReassignmentsRequest) -> pb.AlterReassignmentsRequest:
+    return pb.AlterReassignmentsRequest(
+        partitions=[
+            pb.Reassignment(
+                partition=_partition(partition),
+                replicas=None if replicas is None else pb.Replicas(broker_ids=replicas),
+            )
+            for partition, replicas in request.partitions
+        ],
+        allow_replication_factor_change=request.allow_replication_factor_change,
+    )
+
+
+def alter_reassignments_from(
+    message: pb.AlterReassignmentsRequest, budget: Budget
+) -> AlterReassignmentsRequest:
+    def reassignment(item: pb.Reassignment) -> tuple[TopicPartition, tuple[int, ...] | None]:
+        named = item.HasField("replicas")
+        return _partition_from(item.partition), budget.numbers(item.replicas.broker_ids) if named else None
+
+    return AlterReassignmentsRequest(
+        budget.each(message.partitions, reassignment), message.allow_replication_factor_change
+    )
+
+
+def alter_reassignments_reply(reply: AlterReassignmentsReply) -> pb.AlterReassignmentsReply:
+    return pb.AlterReassignmentsReply(
+        partitions=[
+            pb.ReassignmentOutcome(partition=_partition(partition), outcome=outcome(item))
+            for partition, item in reply.partitions
+        ]
+    )
+
+
+def alter_reassignments_reply_from(
+    message: pb.AlterReassignmentsReply, budget: Budget
+) -> AlterReassignmentsReply:
+    return AlterReassignmentsReply(
         budget.each(
             message.partitions, lambda item: (_partition_from(item.partition), outcome_from(item.outcome))
         )
