@@ -62,6 +62,8 @@ SERVED: Final[Mapping[int, Served]] = {
     ApiKey.DELETE_GROUPS: Served("delete_groups", 0, 2),
     ApiKey.ELECT_LEADERS: Served("elect_leaders", 0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Served("incremental_alter_configs", 0, 1),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Served("alter_partition_reassignments", 0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Served("list_partition_reassignments", 0, 0),
     ApiKey.OFFSET_DELETE: Served("offset_delete", 0, 0),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Served("describe_client_quotas", 0, 1),
     ApiKey.ALTER_CLIENT_QUOTAS: Served("alter_client_quotas", 0, 1),
