@@ -148,10 +148,10 @@ MUTANTS = [
         "the minimum ISR is ignored for eligible leaders",
         "controller/elections.py",
         (
-            "    if not rules.eligible_leaders or len(isr) >= min(rules.min_isr, partition.replication_factor):\n"
+            "if not rules.eligible_leaders or len(isr) >= min(rules.min_isr, partition.replication_factor):\n"
             "        return ()"
         ),
-        ("    if not rules.eligible_leaders:\n        return ()"),
+        ("if not rules.eligible_leaders:\n        return ()"),
         CONTROLLER,
     ),
     Mutant(
