@@ -60,7 +60,7 @@ test: $(READY) clients java ## everything a change must pass, on both forms of t
 simulate: $(READY) ## seeded simulations; KIND=raft|control|groups|brokers|transactions SEED= RUNS= SECONDS=
 	$(BIN)/python -m tests.simulation --kind $(or $(KIND),raft) --seed $(or $(SEED),1) --runs $(or $(RUNS),20) --seconds $(or $(SECONDS),30)
 
-chaos: $(READY)  ## faults against real brokers under real clients; MINUTES= SEED= BROKERS=3|5 NEMESES=a,b MODE=safe|acks-1|unclean
+chaos: $(READY)  ## faults against real brokers under real clients; MINUTES= SEED= BROKERS=3|5 NEMESES=a,b MODE=safe|acks-1|unclean|unsynced
 	$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),2) --brokers $(or $(BROKERS),3) \
 	    $(if $(SEED),--seed $(SEED)) $(if $(NEMESES),--nemeses $(NEMESES)) $(if $(MODE),--mode $(MODE))
 

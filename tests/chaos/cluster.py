@@ -21,11 +21,13 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from distributedlog.client.admin.blocking import BlockingAdmin
 from distributedlog.model.errors import DlogError
 from tests.chaos.network import Network
+from tests.chaos.switches import SWITCHES, Switches
+from tests.chaos.undo import UNDO
 from tests.system.server_process import ServerProcess, dlog, free_port, options, secret_in
 
 ASK_SECONDS = 3.0
@@ -55,7 +57,11 @@ class Broker(ServerProcess):
     def __init__(self, directory: Path, settings: Mapping[str, object], through: Mapping[int, int]) -> None:
         super().__init__(directory, settings, waits=False)
         redirected = (f"--through={port}={proxy}" for port, proxy in through.items())
-        self.program = (sys.executable, "-m", "tests.chaos.node", *redirected)
+        faults = directory / "faults"
+        faults.mkdir(parents=True)
+        self.switches = Switches(faults / SWITCHES)
+        self.undo = faults / UNDO
+        self.program = (sys.executable, "-m", "tests.chaos.node", f"--faults={faults}", *redirected)
 
     @property
     def is_up(self) -> bool:
@@ -66,10 +72,12 @@ class Broker(ServerProcess):
         """How it ended by itself; None: it runs, or it was killed."""
         return None if self.process is None else self.process.poll()
 
-    def kill(self) -> None:
+    def kill(self, *, wait: bool = True) -> None:
         """SIGKILL; nothing happens to one that is down."""
         if self.process is not None:
             self.process.kill()
+            if not wait:
+                return
             self.process.wait()
             self.process = None
         if self._pipe is not None:
@@ -168,13 +176,31 @@ class Cluster:
         for broker in self.brokers.values():
             broker.go_on()
         self._stack.close()
+        for broker in self.brokers.values():
+            broker.switches.close()
 
     # --- what is asked of it -------------------------------------------------------------------
 
-    def create_topic(self, name: str, partitions: int, replicas: int, config: Mapping[str, str]) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replicas: int,
+        config: Mapping[str, str],
+        timeout_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
         topic = NewTopic(name, partitions, replicas, config=dict(config))
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        admin.create_topics([topic], request_timeout=PATIENCE_SECONDS)[name].result(PATIENCE_SECONDS)
+        admin.create_topics([topic], request_timeout=timeout_seconds)[name].result(PATIENCE_SECONDS)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        asked = self._admin.create_partitions([NewPartitions(name, total)], request_timeout=ASK_SECONDS)
+        asked[name].result(PATIENCE_SECONDS)
+
+    def delete_topics(self, names: list[str]) -> None:
+        asked = self._admin.delete_topics(names, request_timeout=ASK_SECONDS) if names else {}
+        for future in asked.values():
+            future.result(PATIENCE_SECONDS)
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The leader as one of the brokers has it; None: there is none, or nobody answers."""
@@ -208,6 +234,8 @@ class Cluster:
     def heal(self) -> None:
         """Who is stopped goes on, who is down is started, all reach each other; returns when all serve."""
         self.network.join()
+        for broker in self.brokers.values():
+            broker.switches.clear()
         for broker in self.brokers.values():
             broker.go_on()
         self.start_those_down(self.ids)

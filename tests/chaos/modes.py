@@ -1,11 +1,12 @@
-"""What a run promises its clients: the safe settings, and two with which records may be lost.
+"""What a run promises its clients: the safe settings, and others with which records may be lost.
 
     mode      what is set                                             what must be found
     safe      acks=all, idempotent, 3 replicas, 2 in sync             nothing
     acks-1    acks=1: the leader answers before anybody else has it   a loss: the leader outran the others
     unclean   unclean.leader.election.enable, 2 replicas, 1 in sync   a loss: one outside the ISR was elected
+    unsynced  flush.on.commit=false: nobody syncs what is committed   a loss: the power was cut everywhere
 
-The last two are there to show that the checker can see: a run of theirs in which it finds no loss has failed.
+All but the first show that the checker can see: a run of theirs in which it finds no loss has failed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,4 +40,10 @@ UNCLEAN = Mode(
     nemeses=("leave-behind",),
     loses=True,
 )
-MODES: Mapping[str, Mode] = {mode.name: mode for mode in (SAFE, ACKS_1, UNCLEAN)}
+UNSYNCED = Mode(
+    "unsynced",
+    {"min.insync.replicas": "2", "flush.on.commit": "false"},
+    nemeses=("power-cut-all",),
+    loses=True,
+)
+MODES: Mapping[str, Mode] = {mode.name: mode for mode in (SAFE, ACKS_1, UNCLEAN, UNSYNCED)}

@@ -13,6 +13,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from distributedlog.broker.logging_setup import configure_logging
@@ -20,6 +21,9 @@ from distributedlog.broker.node import run_node
 from distributedlog.broker.ready import write_to_descriptor
 from distributedlog.cli.key_values import parse_overrides
 from distributedlog.settings.loading import load_settings
+from tests.chaos.clock import JumpingClock
+from tests.chaos.disk import FaultyDisk
+from tests.chaos.switches import SWITCHES, Switches
 
 
 class RedirectedLoop(asyncio.SelectorEventLoop):
@@ -49,6 +53,7 @@ def main() -> int:
     parser.add_argument("--ready-fd", type=int, required=True)
     parser.add_argument("--set", action="append", default=[], dest="settings")
     parser.add_argument("--through", action="append", default=[], metavar="PORT=PORT")
+    parser.add_argument("--faults", required=True, metavar="DIRECTORY", help="switches and undo journal")
     given = parser.parse_args()
     pairs = (pair.partition("=") for pair in given.through)
     through = {int(port): int(proxy) for port, _, proxy in pairs}
@@ -57,7 +62,10 @@ def main() -> int:
     settings = load_settings(None, parse_overrides(given.settings), os.environ)
     configure_logging(node_id=settings.node_id, log_format=settings.log_format, log_level=settings.log_level)
     return run_node(
-        settings, on_ready=lambda report: write_to_descriptor(given.ready_fd, report.to_json() + "\n")
+        settings,
+        on_ready=lambda report: write_to_descriptor(given.ready_fd, report.to_json() + "\n"),
+        disk=FaultyDisk(given.faults),
+        clock=JumpingClock(Switches(Path(given.faults) / SWITCHES)),
     )
 
 

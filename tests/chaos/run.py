@@ -17,7 +17,7 @@ from tests.chaos.gaps import describe_gaps
 from tests.chaos.judging import judge, settle
 from tests.chaos.load import ChaosLoad
 from tests.chaos.modes import SAFE, Mode
-from tests.chaos.nemeses import MAKERS
+from tests.chaos.nemeses import ENDING, MAKERS
 from tests.chaos.nemeses.stage import Nemesis, Stage
 from tests.chaos.schedule import Planned, draw
 from tests.chaos.timeline import Happened, draw_timeline
@@ -140,7 +140,9 @@ def run(plan: Plan, directory: Path) -> Report:
                 raise faults.error
             cluster.heal()
             history, found = settle(load, cluster, TOPIC, PARTITIONS, [GROUP])
-        findings = found + judge(history, load, cluster, ends_brokers=False)
+        findings = found + judge(
+            history, load, cluster, ends_brokers=any(each.nemesis in ENDING for each in planned)
+        )
     picture = directory / "timeline.svg"
     title = f"seed {plan.seed}: {len(faults.happened)} faults, {len(findings)} anomalies"
     picture.write_text(draw_timeline(faults.happened, history, begun_ns, title), encoding="utf-8")

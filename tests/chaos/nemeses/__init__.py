@@ -6,7 +6,16 @@ A nemesis begins its fault and says what it did, and heals what it did itself: a
 
 from collections.abc import Callable, Mapping
 
-from tests.chaos.nemeses import losing, networks, processes
+from tests.chaos.nemeses import clocks, disks, losing, networks, processes, topics
 from tests.chaos.nemeses.stage import Nemesis, Stage
 
-MAKERS: Mapping[str, Callable[[Stage], Nemesis]] = {**processes.MAKERS, **networks.MAKERS, **losing.MAKERS}
+MAKERS: Mapping[str, Callable[[Stage], Nemesis]] = {
+    **processes.MAKERS,
+    **networks.MAKERS,
+    **disks.MAKERS,
+    **clocks.MAKERS,
+    **topics.MAKERS,
+    **losing.MAKERS,
+}
+ENDING = frozenset(disks.MAKERS)
+"""Faults after which a broker may end by itself."""

@@ -1,6 +1,6 @@
 """Which findings a mode expects."""
 
-from tests.chaos.modes import ACKS_1, MODES, SAFE, UNCLEAN
+from tests.chaos.modes import ACKS_1, MODES, SAFE, UNCLEAN, UNSYNCED
 from tests.reliability.checker import Finding
 
 LOSS, OTHER = Finding("unseen", "x"), Finding("offset regression", "x")
@@ -13,11 +13,11 @@ def test_the_safe_settings_allow_no_finding() -> None:
 
 
 def test_where_records_may_be_lost_a_loss_has_to_be_found() -> None:
-    for mode in (ACKS_1, UNCLEAN):
+    for mode in (ACKS_1, UNCLEAN, UNSYNCED):
         assert mode.is_as_expected([LOSS, OTHER])
         assert not mode.is_as_expected([OTHER])
         assert not mode.is_as_expected([])
 
 
 def test_each_mode_is_known_by_its_name() -> None:
-    assert set(MODES) == {"safe", "acks-1", "unclean"}
+    assert set(MODES) == {"safe", "acks-1", "unclean", "unsynced"}
