@@ -11,6 +11,10 @@ controller itself if it is one.
     is not a registered broker, or there is none     -1         LEADER_NOT_AVAILABLE
     is registered without such an address            -1         LISTENER_NOT_FOUND
 
+librdkafka ends all it does with a broker that a Metadata response leaves out, and requests to a coordinator
+that wait for that broker then wait for minutes (librdkafka issue 5511).  So clients built on it are told of
+fenced brokers, too (`forgets_unlisted`): they try again to connect, and ask anew who coordinates.
+
 A replica is offline if its broker is fenced, unknown, without an address on the listener, or has lost the
 replica's log.
 """
@@ -48,6 +52,11 @@ def _nodes(image: MetadataImage, listener: str, with_fenced: bool) -> Iterator[N
         endpoint = endpoint_of(broker, listener)
         if endpoint is not None and (with_fenced or not broker.fenced):
             yield Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
+
+
+def forgets_unlisted(software_name: str) -> bool:
+    """Whether a client with this name of its software is to be told of fenced brokers."""
+    return "rdkafka" in software_name or software_name.startswith("confluent-kafka")
 
 
 def controller_for_clients(image: MetadataImage, nodes: list[Node]) -> int:

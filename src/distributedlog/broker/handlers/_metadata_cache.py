@@ -76,9 +76,14 @@ EncodedMetadata.encoders.update(dict.fromkeys(range(3, 14), _encode_throttled_pa
 
 
 def describe_cluster(
-    image: MetadataImage, listener: str, topics: list[MetadataResponseTopic], *, with_operations: bool
+    image: MetadataImage,
+    listener: str,
+    topics: list[MetadataResponseTopic],
+    *,
+    with_operations: bool,
+    with_fenced: bool,
 ) -> MetadataResponse:
-    nodes = nodes_on(image, listener)
+    nodes = nodes_on(image, listener, with_fenced=with_fenced)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
@@ -171,6 +176,7 @@ class _Key(NamedTuple):
     view: _View
     api_version: int
     cluster_operations: bool
+    with_fenced: bool
 
 
 class CachedImage(NamedTuple):
@@ -194,9 +200,10 @@ class MetadataCache:
         *,
         cluster_operations: bool,
         topic_operations: bool,
+        with_fenced: bool = False,
     ) -> EncodedMetadata | Awaitable[Message]:
         view = _View(listener, api_version == 0, api_version >= 6, topic_operations)
-        key = _Key(view, api_version, cluster_operations)
+        key = _Key(view, api_version, cluster_operations, with_fenced)
         of_image = self._get_cached_image(image)
         response = of_image.encoded.get(key)
         if response is not None:
@@ -265,7 +272,12 @@ async def _finish_later(
 def _finish(of_image: CachedImage, key: _Key, topics: list[MetadataResponseTopic]) -> EncodedMetadata:
     response = of_image.encoded.get(key)
     if response is None:
-        listener, with_operations = key.view.listener, key.cluster_operations
-        described = describe_cluster(of_image.image, listener, topics, with_operations=with_operations)
+        described = describe_cluster(
+            of_image.image,
+            key.view.listener,
+            topics,
+            with_operations=key.cluster_operations,
+            with_fenced=key.with_fenced,
+        )
         response = of_image.encoded[key] = EncodedMetadata(parts=encode(described, key.api_version))
     return response

@@ -35,6 +35,7 @@ from distributedlog.protocol.messages.api_versions import (
 VERSIONS: Final = (0, 4)
 _NAMES_ITSELF_SINCE: Final = 3
 _LEVEL_ZERO_SINCE: Final = 4
+_SOFTWARE_NAME_MAX = 100
 _SOFTWARE_NAME_FORM = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?", re.ASCII)
 _OWN_FEATURES: Final = tuple(SupportedLevels(name, *levels) for name, levels in FEATURES.items())
 """What is supported until the broker sees its own registration."""
@@ -57,6 +58,8 @@ def api_versions(
         and _SOFTWARE_NAME_FORM.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    if context.session is not None:
+        context.session.software_name = request.client_software_name[:_SOFTWARE_NAME_MAX]
     image = services.metadata.image
     hidden = frozenset() if request.client_software_name == SOFTWARE_NAME else OWN_APIS
     return ApiVersionsResponse(

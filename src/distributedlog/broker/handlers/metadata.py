@@ -20,7 +20,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from distributedlog.broker.cluster.listener_view import error_of_absent
+from distributedlog.broker.cluster.listener_view import error_of_absent, forgets_unlisted
 from distributedlog.broker.handlers._forwarding import forward, wait_for_logs
 from distributedlog.broker.handlers._metadata_cache import MetadataCache, TopicDescriber, describe_cluster
 from distributedlog.broker.net.context import RequestContext
@@ -69,6 +69,7 @@ def metadata(services: "Services", request: MetadataRequest, context: RequestCon
             context.api_version,
             cluster_operations=request.include_cluster_authorized_operations,
             topic_operations=request.include_topic_authorized_operations,
+            with_fenced=forgets_unlisted(context.software_name),
         )
     _check_request(request, context.api_version)
     ids = dict.fromkeys(each.topic_id for each in request.topics if each.topic_id != ZERO_UUID)
@@ -182,5 +183,9 @@ def _make_response(
     topics: list[MetadataResponseTopic],
 ) -> MetadataResponse:
     return describe_cluster(
-        image, context.listener, topics, with_operations=request.include_cluster_authorized_operations
+        image,
+        context.listener,
+        topics,
+        with_operations=request.include_cluster_authorized_operations,
+        with_fenced=forgets_unlisted(context.software_name),
     )

@@ -13,15 +13,17 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class ConnectionSession:
-    """What a connection has proved, by requests that came over it."""
+    """What a connection has proved or said of itself, by requests that came over it."""
 
-    __slots__ = ("broker", "verifier")
+    __slots__ = ("broker", "software_name", "verifier")
 
     def __init__(self) -> None:
         self.verifier: Verifier | None = None
         """An exchange that was begun (SaslHandshake)."""
         self.broker: BrokerIdentity | None = None
         """The broker at the other end; None for every client."""
+        self.software_name = ""
+        """The name that the client gave its software (ApiVersions 3 and up)."""
 
 
 class RequestContext(NamedTuple):
@@ -42,3 +44,7 @@ class RequestContext(NamedTuple):
     def broker(self) -> BrokerIdentity | None:
         """The broker that has proved to be at the other end; None for every client."""
         return None if self.session is None else self.session.broker
+
+    @property
+    def software_name(self) -> str:
+        return "" if self.session is None else self.session.software_name

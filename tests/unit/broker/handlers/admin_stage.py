@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from distributedlog.broker.cluster.metadata import MetadataReplica
 from distributedlog.broker.coordination.producer_ids import ProducerIds
-from distributedlog.broker.net.context import ANONYMOUS, RequestContext
+from distributedlog.broker.net.context import ANONYMOUS, ConnectionSession, RequestContext
 from distributedlog.broker.net.dispatch import HANDLERS, Registration
 from distributedlog.broker.services import Services
 from distributedlog.controller.image import Endpoint, MetadataImage
@@ -86,6 +86,7 @@ class Broker:
         self.replica = MetadataReplica()
         self.controller = _Controller(self.stage, self.replica)
         self.clock = ManualClock()
+        self.session = ConnectionSession()
         for broker_id in broker_ids or (1,):
             self.stage.start(broker_id)
         present = {
@@ -131,8 +132,9 @@ class Broker:
         """Handles a request as the server does: what the client wrote, and what it reads."""
         registration = registration_of(request)
         received = decode_all(type(request), version, encode_bytes(request, version))
+        deadline_ms = self.clock.monotonic_ms() + TIMEOUT_MS
         context = RequestContext(
-            ANONYMOUS, listener, "client", "127.0.0.1", 7, version, 0, self.clock.monotonic_ms() + TIMEOUT_MS
+            ANONYMOUS, listener, "client", "127.0.0.1", 7, version, 0, deadline_ms, self.session
         )
         response = asyncio.run(self._handle(registration, received, context))
         encode_response(response, version, 5)

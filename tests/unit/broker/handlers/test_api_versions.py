@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from distributedlog.broker.handlers.api_versions import api_versions, make_unsupported_version_response
-from distributedlog.broker.net.context import RequestContext
+from distributedlog.broker.net.context import ConnectionSession, RequestContext
 from distributedlog.broker.net.dispatch import load_handlers
 from distributedlog.broker.services import Services
 from distributedlog.controller.features import (
@@ -60,6 +60,14 @@ def test_every_api_that_is_served_is_advertised_in_every_version(version: int) -
     served = {key: (low, high) for key, low, high in load_handlers().advertised()}
     assert ranges(response) == {key: served[key] for key in served if key not in OWN_APIS}
     assert ranges(response)[18] == (0, 4)
+
+
+def test_the_name_of_a_clients_software_is_kept_for_its_connection() -> None:
+    session = ConnectionSession()
+    context = RequestContext("User:ANONYMOUS", "PLAINTEXT", None, "127.0.0.1", 1, 4, 0, 0, session)
+    request = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="1.0")
+    api_versions(services_with(MetadataImage()), request, context)
+    assert context.software_name == "librdkafka"
 
 
 def test_apis_of_our_own_are_shown_to_our_own_client_alone() -> None:

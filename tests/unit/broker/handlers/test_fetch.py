@@ -453,7 +453,7 @@ def test_a_broker_without_a_replica_is_no_follower(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         broker.fill(0)
         reading = read_as(broker, 9, offset=0)
-        assert reading.get((TOPIC, 0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert reading.get((TOPIC, 0)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         assert broker.regions_held == 0
 
 

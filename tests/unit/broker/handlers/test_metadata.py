@@ -163,6 +163,23 @@ def test_clients_are_told_a_live_broker_as_controller() -> None:
     assert ask(broker).controller_id == 3
 
 
+@pytest.mark.parametrize(
+    ("software", "told"),
+    [("apache-kafka-java", [1]), ("", [1]), ("librdkafka", [1, 2]), ("confluent-kafka-python", [1, 2])],
+)
+def test_a_client_that_forgets_brokers_which_are_left_out_is_told_of_fenced_ones(
+    software: str, told: list[int]
+) -> None:
+    broker = Broker(1, 2)
+    broker.create("t", (1, 2))
+    broker.silence(2)
+    broker.session.software_name = software
+    for response in (ask(broker, "t"), ask_for_all(broker)):
+        assert [each.node_id for each in response.brokers] == told
+        assert response.controller_id == 1
+        assert response.topics[0].partitions[0].offline_replicas == [2]
+
+
 def test_allowed_operations_are_told_to_those_who_ask() -> None:
     broker = Broker()
     broker.create("t")
