@@ -9,11 +9,12 @@ To what the checker finds in the history come what only a run can show:
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.chaos.cluster import Cluster
 from tests.chaos.load import ChaosLoad
-from tests.reliability.checker import ALWAYS, IDEMPOTENT, WHOLE, Finding, check
+from tests.reliability.checker import ALWAYS, GROUPS, IDEMPOTENT, WHOLE, Finding, check
 from tests.reliability.history import History, Place
 from tests.reliability.load import final_read
 from tests.system.group_load import committed
@@ -22,7 +23,7 @@ PATIENCE_SECONDS = 90.0
 
 
 def settle(
-    load: ChaosLoad, cluster: Cluster, topic: str, partitions: int, groups: list[str]
+    load: ChaosLoad, cluster: Cluster, topic: str, partitions: int, groups: Sequence[str]
 ) -> tuple[History, list[Finding]]:
     """Ends the load after all is healed; the whole history, and what was found on the way."""
     found = [Finding("client stuck", f"{name} gets no further") for name in load.all_get_on(PATIENCE_SECONDS)]
@@ -44,7 +45,7 @@ def settle(
 
 def judge(history: History, load: ChaosLoad, cluster: Cluster, *, ends_brokers: bool) -> list[Finding]:
     """All findings of a run; `ends_brokers`: a fault was made that is to end a broker."""
-    found = check(history, {**ALWAYS, **IDEMPOTENT, **WHOLE})
+    found = check(history, {**ALWAYS, **IDEMPOTENT, **WHOLE, **GROUPS})
     found += [
         Finding("client ended", f"{each.name} with {each.exit_code}: {each.said}") for each in load.failed
     ]

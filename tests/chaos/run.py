@@ -25,13 +25,20 @@ from tests.reliability.checker import Finding, describe, figures
 from tests.reliability.history import History
 
 TOPIC, PARTITIONS = "orders", 3
-GROUP = "readers"
+GROUPS = ("readers", "others")
+PAUSE_MS = 10
+"""How long a producer rests after each record: more would only make the machine slow."""
 CLIENTS: Sequence[tuple[str, str]] = (
-    ("producing", "p1"),
-    ("producing", "p2"),
-    ("consuming", "c1"),
-    ("grouping", f"{GROUP}.m1.range"),
-    ("grouping", f"{GROUP}.m2.range"),
+    ("producing", "p-confluent"),
+    ("producing_asyncio", "p-aiokafka"),
+    ("producing_python", "p-kafka-python"),
+    ("producing_own", "p-own"),
+    ("consuming", "c-confluent"),
+    ("consuming_own", "c-own"),
+    ("grouping", "readers.confluent.range"),
+    ("grouping_asyncio", "readers.aiokafka.range"),
+    ("grouping_python", "others.kafka-python.range"),
+    ("grouping", "others.confluent.range"),
 )
 START_SECONDS = 60.0
 
@@ -97,7 +104,7 @@ class Faults(threading.Thread):
             for planned in self._planned:
                 self._heal_until(planned.begins_s, under_way)
                 self._sleep_until(planned.begins_s)
-                stage = Stage(self._cluster, Random(planned.seed), TOPIC, PARTITIONS, GROUP)
+                stage = Stage(self._cluster, Random(planned.seed), TOPIC, PARTITIONS, GROUPS[0])
                 nemesis = MAKERS[planned.nemesis](stage)
                 begun_s = self.now_s()
                 what = nemesis.begin()
@@ -125,7 +132,11 @@ def run(plan: Plan, directory: Path) -> Report:
     with Cluster(directory, plan.brokers, {}) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS, plan.mode.replicas, plan.mode.topic_config)
         with ChaosLoad(cluster.bootstrap, TOPIC, PARTITIONS, directory) as load:
-            load.environment = {**os.environ, "DLOG_LOAD_ACKS": plan.mode.acks}
+            load.environment = {
+                **os.environ,
+                "DLOG_LOAD_ACKS": plan.mode.acks,
+                "DLOG_LOAD_PAUSE_MS": str(PAUSE_MS),
+            }
             for program, name in CLIENTS:
                 load.start(program, name)
             late = load.all_get_on(START_SECONDS)
@@ -139,7 +150,7 @@ def run(plan: Plan, directory: Path) -> Report:
             if faults.error is not None:
                 raise faults.error
             cluster.heal()
-            history, found = settle(load, cluster, TOPIC, PARTITIONS, [GROUP])
+            history, found = settle(load, cluster, TOPIC, PARTITIONS, GROUPS)
         findings = found + judge(
             history, load, cluster, ends_brokers=any(each.nemesis in ENDING for each in planned)
         )

@@ -7,8 +7,8 @@ import pytest
 
 from tests.chaos.run import Plan, run
 
-SEED, SECONDS = 20, 42.0
-NEMESES = ("kill-leader", "stop-controller", "partition-minority", "rolling-restart")
+SEED, SECONDS = 36, 42.0
+NEMESES = ("kill-leader", "stop-controller", "partition-minority", "power-cut-all")
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 

@@ -15,7 +15,9 @@
     non-monotonic send         a later send of one process stands at a lower offset
     offset regression          a committed offset, the high watermark or the latest offset went back
     stale end                  the latest offset was lower than what had been acknowledged before
+    group offset regression    a group's committed offset went back from one member to another
     two owners                 a partition belonged to two members of one generation
+    read then gone             a value was read and is not in the final read
     offset gap                 an offset was passed over; only where nothing may leave one out
 
 Each is looked for by a pure function of the history, of which there are unit tests with one history each.
@@ -49,8 +51,10 @@ ALWAYS: Mapping[str, Check] = {
 """What no log may show, as long as its producers keep their order (idempotent, or one request at a time)."""
 IDEMPOTENT: Mapping[str, Check] = {"duplicate": offsets.duplicates}
 """The checks with idempotent producers."""
-WHOLE: Mapping[str, Check] = {"offset gap": offsets.offset_gaps}
+WHOLE: Mapping[str, Check] = {"offset gap": offsets.offset_gaps, "read then gone": writes.read_then_gone}
 """The checks with neither transactions nor compaction, and within the retention."""
+GROUPS: Mapping[str, Check] = {"group offset regression": positions.group_offset_regressions}
+"""The checks with groups whose members commit only what they read since they were assigned it."""
 
 
 class Finding(NamedTuple):

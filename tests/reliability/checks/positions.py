@@ -19,6 +19,30 @@ def offset_regressions(history: History) -> Iterator[str]:
                 yield f"{process}: {what} of {place} was {before.offset} and then {after.offset}"
 
 
+def group_offset_regressions(history: History) -> Iterator[str]:
+    """A group's committed offset went back, whichever members were told it."""
+    told: dict[tuple[str, Place], list[Position]] = defaultdict(list)
+    for position in history.positions:
+        if position.what != LATEST:
+            told[position.what, position.place].append(position)
+    for (group, place), positions in told.items():
+        ended = sorted(positions, key=lambda position: position.completed_ns)
+        times = [position.completed_ns for position in ended]
+        highest = list(accumulate(ended, _higher))
+        for position in positions:
+            before = bisect_left(times, position.invoked_ns)
+            if before and position.offset < highest[before - 1].offset:
+                earlier = highest[before - 1]
+                yield (
+                    f"{group} on {place}: {earlier.offset} for {earlier.process} and then "
+                    f"{position.offset} for {position.process}"
+                )
+
+
+def _higher(one: Position, other: Position) -> Position:
+    return one if one.offset >= other.offset else other
+
+
 def stale_ends(history: History) -> Iterator[str]:
     """The latest offset was told lower than what had been acknowledged before it was asked."""
     acknowledged: dict[Place, list[tuple[int, int]]] = defaultdict(list)

@@ -32,6 +32,19 @@ def unseen(history: History) -> Iterator[str]:
             yield f"{send.place} at {send.offset}: {send.value}, acknowledged to {send.process}"
 
 
+def read_then_gone(history: History) -> Iterator[str]:
+    """A value was read and is not there at the end, whether its write was acknowledged or not."""
+    standing = {(place, seen) for place, records in history.final.items() for seen in records}
+    gone = {
+        (poll.place, seen): poll.process
+        for poll in history.polls
+        for seen in poll.records
+        if poll.place in history.final and (poll.place, seen) not in standing
+    }
+    for (place, seen), process in gone.items():
+        yield f"{place} at {seen.offset}: {seen.value}, read by {process}"
+
+
 def aborted_reads(history: History) -> Iterator[str]:
     """A value whose write definitely failed, or whose transaction was aborted, was read (read_committed)."""
     aborted = history.transactions(Outcome.FAIL)

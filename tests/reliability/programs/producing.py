@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, Producer
 
 from tests.reliability.history import Outcome
 from tests.reliability.journal import Journal
-from tests.reliability.programs.stopping import stopping
+from tests.reliability.programs.stopping import PAUSE_SECONDS, stopping
 from tests.reliability.programs.values import as_bytes, values_of
 
 UNDER_WAY_MAX = 10
@@ -63,7 +63,7 @@ def main() -> None:
         journal.send(place, value)
         under_way += 1
         producer.produce(topic, as_bytes(value), partition=place.partition, on_delivery=delivered)
-        producer.poll(0)
+        producer.poll(PAUSE_SECONDS)
     producer.flush(TIMEOUT_SECONDS)
     sys.exit(f"{name}: {fatal[0]}" if fatal else 0)
 

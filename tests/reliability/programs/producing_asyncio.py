@@ -1,10 +1,12 @@
 """aiokafka's idempotent producer with acks=all: BOOTSTRAP TOPIC PARTITIONS NAME.
 
+With DLOG_LOAD_ACKS=1 in the environment it is neither: it believes the leader alone.
 As many senders as may be under way; each sends one record after the other, to a partition of its own turn.
 """
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Iterator
 
@@ -13,7 +15,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from tests.reliability.history import Outcome, Place
 from tests.reliability.journal import Journal
-from tests.reliability.programs.stopping import stopping
+from tests.reliability.programs.stopping import PAUSE_SECONDS, stopping
 from tests.reliability.programs.values import as_bytes, values_of
 
 UNDER_WAY_MAX = 10
@@ -39,10 +41,13 @@ async def produce(bootstrap: str, values: Iterator[tuple[Place, str]], journal: 
         while not stop.is_set():
             place, value = next(values)
             await send_one(producer, journal, place, value)
+            await asyncio.sleep(PAUSE_SECONDS * UNDER_WAY_MAX)
 
+    is_safe = os.environ.get("DLOG_LOAD_ACKS", "all") == "all"
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap,
-        enable_idempotence=True,
+        enable_idempotence=is_safe,
+        acks="all" if is_safe else 1,
         linger_ms=2,
         request_timeout_ms=TIMEOUT_MS,
         retry_backoff_ms=50,

@@ -1,11 +1,16 @@
 """When a program is to stop: its stdin has ended.  Before that it may be told to stand still for a while.
 
 doze SECONDS      a line on stdin: it stops polling for so long, as one that is busy with what it has polled
+
+DLOG_LOAD_PAUSE_MS in the environment: how long a producer rests after each record.
 """
 
+import os
 import sys
 import threading
 import time
+
+PAUSE_SECONDS = float(os.environ.get("DLOG_LOAD_PAUSE_MS", "0")) / 1000
 
 
 class Stopping(threading.Event):

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from tests.reliability.checker import ALWAYS, IDEMPOTENT, WHOLE, check, describe, figures
+from tests.reliability.checker import ALWAYS, GROUPS, IDEMPOTENT, WHOLE, check, describe, figures
 from tests.reliability.history import (
     LATEST,
     Ended,
@@ -23,7 +23,7 @@ from tests.reliability.history import (
 from tests.reliability.journal import Gathered, Journal
 
 PLACE = Place("orders", 0)
-EVERY = {**ALWAYS, **IDEMPOTENT, **WHOLE}
+EVERY = {**ALWAYS, **IDEMPOTENT, **WHOLE, **GROUPS}
 
 
 def good() -> History:
@@ -155,6 +155,20 @@ def a_committed_offset_that_went_back(history: History) -> History:
     return replace(history, positions=[*history.positions, *told])
 
 
+def a_committed_offset_that_another_member_took_back(history: History) -> History:
+    told = [
+        Position(member, PLACE, "committed of g", offset, at, at + 1)
+        for member, offset, at in (("c1", 4, 500), ("c2", 3, 510))
+    ]
+    return replace(history, positions=[*history.positions, *told])
+
+
+def a_value_that_was_read_and_is_gone(history: History) -> History:
+    sends = [*history.sends, Send("p3", PLACE, "seen once", 600)]
+    poll = Poll("c2", PLACE, 1, (Seen(6, "seen once"),), 700, 710)
+    return replace(history, sends=sends, polls=[*history.polls, poll])
+
+
 def an_end_before_what_was_acknowledged(history: History) -> History:
     return replace(history, positions=[*history.positions, Position("c3", PLACE, LATEST, 3, 200, 201)])
 
@@ -174,13 +188,13 @@ def a_value_from_nowhere(history: History) -> History:
 
 Story = Callable[[History], History]
 STORIES: list[tuple[Story, set[str]]] = [
-    (an_offset_with_two_values, {"inconsistent offsets", "phantom"}),
+    (an_offset_with_two_values, {"inconsistent offsets", "phantom", "read then gone"}),
     (an_acknowledgement_for_another_offset, {"inconsistent offsets", "duplicate"}),
     (a_value_at_two_offsets, {"duplicate"}),
     (an_acknowledged_value_that_nobody_read, {"lost write", "unseen", "offset gap"}),
     (an_acknowledged_value_that_is_gone_at_the_end, {"unseen"}),
     (a_refused_value_that_was_read, {"aborted read"}),
-    (a_value_of_an_aborted_transaction_that_was_read, {"aborted read"}),
+    (a_value_of_an_aborted_transaction_that_was_read, {"aborted read", "read then gone"}),
     (half_a_transaction, {"torn transaction"}),
     (a_transaction_that_reads_itself, {"own uncommitted read"}),
     (two_transactions_that_read_each_other, {"circular flow"}),
@@ -188,7 +202,9 @@ STORIES: list[tuple[Story, set[str]]] = [
     (a_consumer_that_goes_back, {"non-monotonic poll"}),
     (a_later_send_that_stands_before, {"non-monotonic send"}),
     (an_end_that_went_back, {"offset regression"}),
-    (a_committed_offset_that_went_back, {"offset regression"}),
+    (a_committed_offset_that_went_back, {"offset regression", "group offset regression"}),
+    (a_committed_offset_that_another_member_took_back, {"group offset regression"}),
+    (a_value_that_was_read_and_is_gone, {"read then gone"}),
     (an_end_before_what_was_acknowledged, {"stale end"}),
     (two_members_with_one_partition, {"two owners"}),
     (a_missing_offset, {"offset gap"}),
