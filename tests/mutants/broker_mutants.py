@@ -9,8 +9,30 @@ C = "tests/unit/control"
 NEAREST = f"{B}/handlers/test_nearest_replica.py"
 
 PAUSE = f"{B}/handlers/test_fetch_pause.py"
+SYNCED = f"{B}/replicas/test_synced_commits.py"
 
 MUTANTS = [
+    Mutant(
+        "who turned flush.on.commit off is eligible after a power cut",
+        "broker/replicas/partitions.py",
+        "            self.maintenance.synced_commits.clear()\n",
+        "            pass\n",
+        SYNCED,
+    ),
+    Mutant(
+        "flush.on.commit is on again, and what was committed before counts as synced",
+        "broker/replicas/synced_commits.py",
+        "log.config.flush_on_commit and log.flushed_end_offset >= log.high_watermark for",
+        "log.config.flush_on_commit for",
+        SYNCED,
+    ),
+    Mutant(
+        "a replica is eligible by what was synced in an earlier epoch",
+        "controller/brokers.py",
+        "    if existing.epoch not in (request.previous_broker_epoch, request.synced_broker_epoch):\n",
+        "    if existing.epoch != request.previous_broker_epoch and request.synced_broker_epoch < 0:\n",
+        "tests/unit/controller/test_elections.py",
+    ),
     Mutant(
         "a follower pauses though acks=all waits for what it lacks",
         "broker/replicas/delayed.py",

@@ -29,8 +29,8 @@ MUTANTS = [
     Mutant(
         "two truths of the minimum in sync: leaders believe their own settings",
         "broker/replicas/partitions.py",
-        "            min_insync_replicas(self.image, partition.topic),",
-        "            self._settings.min_insync_replicas,",
+        "config, min_insync_replicas(self.image, partition.topic))",
+        "config, self._settings.min_insync_replicas)",
         EFFECTS,
     ),
     Mutant(

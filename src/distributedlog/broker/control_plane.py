@@ -265,11 +265,13 @@ class ControlPlane:
         endpoints: tuple[Endpoint, ...],
         *,
         was_clean: bool,
+        synced_epoch: int,
         incarnation: Uuid,
         predecessors: tuple[Uuid, ...],
     ) -> None:
         """Registers the broker, once it can be reached at these addresses.  `was_clean`: recovery found the
-        directory as a clean stop leaves it.  `predecessors` are dead: this process has their lock."""
+        directory as a clean stop leaves it.  `synced_epoch`: in it nothing was committed here that was not
+        synced.  `predecessors` are dead: this process has their lock."""
         settings = self.settings
         assert self.probe is not None
         self.probe.start()
@@ -284,6 +286,7 @@ class ControlPlane:
                 log_dirs=(self.identity.directory_id,),
                 previous_broker_epoch=self.identity.clean_epoch if was_clean else NO_EPOCH,
                 predecessors=predecessors,
+                synced_broker_epoch=synced_epoch,
             ),
             self.forwarder,
             LifecycleTimes(

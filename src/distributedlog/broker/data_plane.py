@@ -55,7 +55,7 @@ from distributedlog.broker.replicas.step_queue import StepQueue
 from distributedlog.broker.services import Services
 from distributedlog.controller.image import Endpoint, MetadataImage
 from distributedlog.controller.persistent_map import changes
-from distributedlog.controller.requests import AllocateProducerIdsRequest, ProducerIdBlock
+from distributedlog.controller.requests import UNKNOWN_EPOCH, AllocateProducerIdsRequest, ProducerIdBlock
 from distributedlog.model.cluster_secret import ClusterSecrets
 from distributedlog.model.errors import BrokerUnreachableError
 from distributedlog.ports.clock import Clock
@@ -443,9 +443,17 @@ class DataPlane:
         broker = image.brokers.get(self._settings.node_id)
         return broker is not None and broker.epoch == broker_epoch()
 
-    def take_broker_epoch(self) -> None:
+    def take_broker_epoch(self, broker_epoch: int) -> None:
         """The broker epoch is another: what another process leads under our id is not ours."""
+        self.partitions.maintenance.take_broker_epoch(broker_epoch)
         self.partitions.take_roles_again()
+
+    @property
+    def synced_epoch(self) -> int:
+        """The broker epoch in which the last process committed nothing here that was not synced."""
+        partitions = self.partitions
+        is_known = partitions.store.are_checkpoints_sound
+        return partitions.maintenance.synced_commits.previous_epoch if is_known else UNKNOWN_EPOCH
 
     def _image_changed(self, old: MetadataImage, image: MetadataImage) -> None:
         self.partitions.apply_image(image)

@@ -212,6 +212,7 @@ class Node:
             self._control.join,
             endpoints,
             was_clean=store.was_clean,
+            synced_epoch=data.synced_epoch,
             incarnation=incarnation,
             predecessors=note_incarnation(store.files, store.directory, store.lock_identity, incarnation),
         )
@@ -266,7 +267,7 @@ class Node:
         logger.info("the broker is %s", state.value)
         is_another, self._state, self._epoch = epoch != self._epoch, state, epoch
         if is_another and self._data is not None:
-            self._data.take_broker_epoch()
+            self._data.take_broker_epoch(self._epoch)
         self._serve_if_unfenced()
 
     def _serve_if_unfenced(self) -> None:

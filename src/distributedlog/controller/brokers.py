@@ -13,7 +13,8 @@ An incarnation that comes while another is alive under the same id is refused, b
 among its predecessors: it has the lock of their directory, so the other is dead (decision 30).
 
 A process that returns says in which epoch it last stopped with everything on disk.  If that is not the
-epoch it is registered in, it was an unclean stop: it leaves ISR and ELR.  If none of its disks is one that it
+epoch it is registered in, it was an unclean stop: it leaves ISR and ELR, unless it says that in this epoch
+nothing was committed by it that was not synced (decision 33).  If none of its disks is one that it
 had, it holds nothing at all.
 
 SOFT STATE, lost with the controller: when each broker sent its last heartbeat, how far it has replayed, at
@@ -286,7 +287,7 @@ def _departed_by_restart(existing: Broker | None, request: RegisterBrokerRequest
     who = (request.broker_id,)
     if existing is None or _has_other_disks(existing, broker.log_dirs):
         return Departed(without_disk=who)
-    if request.previous_broker_epoch != existing.epoch:
+    if existing.epoch not in (request.previous_broker_epoch, request.synced_broker_epoch):
         return Departed(unclean=who)
     return Departed(leaving=who)
 

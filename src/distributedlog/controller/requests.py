@@ -56,6 +56,8 @@ class RegisterBrokerRequest(NamedTuple):
     """The epoch in which it last stopped with all it had on disk; unknown after an unclean stop."""
     predecessors: tuple[Uuid, ...] = ()
     """Incarnations that are dead: this process has the lock under which they ran (decision 30)."""
+    synced_broker_epoch: int = UNKNOWN_EPOCH
+    """The epoch in which it committed nothing that it had not synced (decision 33)."""
 
 
 class RegisterBrokerReply(NamedTuple):

@@ -116,6 +116,7 @@ class LogStore:
         self.missing: dict[TopicPartition, int] = {}
         """The logs that had records by the checkpoints and are not there, and how many offsets are known."""
         self.was_clean = False
+        self.are_checkpoints_sound = True
         self.notes: list[str] = []
         """What was found wrong with the directory's own files."""
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
@@ -202,7 +203,7 @@ class LogStore:
             data = self.files.read_small(path)
             offsets = {} if data is None else decode_offsets(data, path)
         except CorruptLogError as error:
-            self.was_clean = False
+            self.was_clean = self.are_checkpoints_sound = False
             self.notes.append(str(error))
             offsets = {}
         self._checkpointed[name] = offsets

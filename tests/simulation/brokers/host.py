@@ -128,6 +128,7 @@ class BrokerHost(ControlHost):
             log_dirs=(identity.directory_id,),
             previous_broker_epoch=identity.clean_epoch if store.was_clean else NO_EPOCH,
             predecessors=predecessors,
+            synced_broker_epoch=self.data.plane.synced_epoch,
         )
 
     def crash(self, mode: CrashMode) -> None:
@@ -274,7 +275,7 @@ class DataSide:
     def lifecycle_changed(self, state: LifecycleState, epoch: int) -> None:
         is_another, self._state, self._epoch = epoch != self._epoch, state, epoch
         if is_another:
-            self.plane.take_broker_epoch()
+            self.plane.take_broker_epoch(epoch)
         self._serve_if_unfenced()
 
     def _serve_if_unfenced(self) -> None:

@@ -6,12 +6,17 @@
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
+from distributedlog.controller import brokers, elections
+from distributedlog.controller.image import Partition
+from distributedlog.controller.records import RECOVERING
 from tests.mutants.harness import ROOT
 from tests.simulation.brokers.cluster import BrokersCluster
-from tests.simulation.control_cluster import Report
+from tests.simulation.brokers.faults import BrokersFaults
+from tests.simulation.control_cluster import SECOND_US, Report
 
 IS_SOAK = os.environ.get("DLOG_SOAK") == "1"
 SECONDS = 60 if IS_SOAK else 30
@@ -35,6 +40,31 @@ def _run(seed: int) -> Report:
         pytest.fail(
             f"seed {seed} ({cluster.flavour}): {type(error).__name__}: {error}\n{story}", pytrace=False
         )
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_power_cut_of_all_at_once_takes_no_election_but_clean_ones(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing acknowledged is lost, there is progress afterwards (both are checked in every run), and nobody
+    had to be elected who might lack something: all that was committed was synced."""
+    plan, unclean = elections.plan, []
+
+    def plan_and_note(partition: Partition, *arguments: Any, **options: Any) -> elections.Target:
+        target = plan(partition, *arguments, **options)
+        if target.leader != partition.leader and target.recovery_state == RECOVERING:
+            unclean.append(target)
+        return target
+
+    for module in (elections, brokers):
+        monkeypatch.setattr(module, "plan", plan_and_note)
+    cluster = BrokersCluster(seed, flavour="calm")
+    assert isinstance(cluster.faults, BrokersFaults)
+    for at_us in (8 * SECOND_US, 13 * SECOND_US):
+        cluster.loop.call_after(at_us, cluster.faults.cut_all_power)
+    report = cluster.run(SECONDS)
+    assert report.decided > 50
+    assert unclean == []
 
 
 def test_another_process_tells_the_same_trace() -> None:

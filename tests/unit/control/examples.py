@@ -40,6 +40,7 @@ REQUESTS: dict[type, st.SearchStrategy[r.Request]] = {
         log_dirs=several(uuids),
         previous_broker_epoch=i64,
         predecessors=several(uuids),
+        synced_broker_epoch=i64,
     ),
     r.HeartbeatRequest: st.builds(
         r.HeartbeatRequest,

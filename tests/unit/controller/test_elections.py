@@ -111,6 +111,35 @@ def test_a_clean_restart_does_not() -> None:
     assert stage.partition("t").elr == (2,)
 
 
+@pytest.mark.parametrize(("epochs_ago", "expected"), [(0, (2,)), (1, ())])
+def test_nor_does_a_kill_in_an_epoch_in_which_all_that_was_committed_was_synced(
+    epochs_ago: int, expected: tuple[int, ...]
+) -> None:
+    stage = three(min_insync_replicas="2")
+    for expiry in ((3,), (3, 2)):
+        stage.silence(*expiry)
+    stage.start(2, synced_broker_epoch=stage.epochs[2] - epochs_ago)
+    assert stage.partition("t").elr == expected
+
+
+def test_all_were_killed_at_once_and_whoever_comes_first_of_the_eligible_leads_cleanly() -> None:
+    stage = three(min_insync_replicas="2")
+    stage.silence(1, 2, 3)
+    for broker_id in (3, 2):
+        stage.start(broker_id, synced_broker_epoch=stage.epochs[broker_id])
+    partition = stage.partition("t")
+    assert (partition.leader, partition.recovery_state) == (3, RECOVERED)
+    assert {*partition.isr, *partition.elr} == {2, 3}
+
+
+def test_who_synced_all_on_another_disk_holds_nothing() -> None:
+    stage = three(min_insync_replicas="2")
+    for expiry in ((3,), (3, 2)):
+        stage.silence(*expiry)
+    stage.start(2, log_dirs=OTHER_DISK, synced_broker_epoch=stage.epochs[2])
+    assert stage.partition("t").elr == ()
+
+
 def test_when_all_restarted_uncleanly_the_last_leader_leads_and_recovers() -> None:
     stage = Stage()
     stage.start(1)

@@ -22,7 +22,7 @@ signals something (`idle_partitions`), so that the response is the one that read
 belongs to one follower, or to a consumer, and to one version of Fetch; with another version all are read.
 
 A follower's session pauses for PAUSE_MS after a response with records: what is appended meanwhile, and nobody
-waits for, is sent when that is over, in one response and for one sync (decision 30).  Somebody waits for a
+waits for, is sent when that is over, in one response and for one sync (decision 31).  Somebody waits for a
 partition until the follower was sent a high watermark that is not before the partition's awaited end.
 
 There is a bounded number of sessions, and of partitions in all of them together: beyond that a client gets

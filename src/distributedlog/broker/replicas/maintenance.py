@@ -27,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from distributedlog.broker.replicas.maintenance_metrics import MaintenanceCounters
+from distributedlog.broker.replicas.synced_commits import SyncedCommits
 from distributedlog.model.config import SECOND_MS
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
@@ -82,6 +83,7 @@ class LogMaintenance:
         self._executor = executor
         self._disk = disk
         self._stray_retention_ms = settings.stray_retention_ms
+        self.synced_commits = SyncedCommits(self._store.files, self._store.directory)
         self._is_running = False
         self._logged_failures: dict[str, str] = {}
         self._counts = MaintenanceCounters()
@@ -182,6 +184,15 @@ class LogMaintenance:
             producers += len(partition.log.producers)
         self._partitions.retry_postponed()
         self._shed_producers(producers)
+        self._write_synced_commits()
+
+    def take_broker_epoch(self, broker_epoch: int) -> None:
+        """Another epoch has begun: what is claimed for the last one says nothing of it."""
+        self.synced_commits.broker_epoch = broker_epoch
+        self._attempt("write that all is synced", self._write_synced_commits)
+
+    def _write_synced_commits(self) -> None:
+        self.synced_commits.write_if_due(self._store.logs.values())
 
     def _shed_producers(self, total: int) -> None:
         """Forgets producers of the logs with most of them; those of other logs stay."""

@@ -302,10 +302,10 @@ class PartitionSet:
                     self._reconfigure(partition)
 
     def _reconfigure(self, partition: Partition) -> None:
-        partition.reconfigure(
-            self._configs.log_config(self.image, partition.topic),
-            min_insync_replicas(self.image, partition.topic),
-        )
+        config = self._configs.log_config(self.image, partition.topic)
+        if not config.flush_on_commit:
+            self.maintenance.synced_commits.clear()
+        partition.reconfigure(config, min_insync_replicas(self.image, partition.topic))
 
     def _apply_removals(self, delta: ImageDelta) -> None:
         if delta.topics_removed and self.store.files.failure is None:

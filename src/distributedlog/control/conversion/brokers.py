@@ -5,6 +5,7 @@ from distributedlog.control.conversion.checks import Budget, text, uuid
 from distributedlog.controller.image import Endpoint, SupportedLevels
 from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.controller.requests import (
+    UNKNOWN_EPOCH,
     AllocateProducerIdsRequest,
     HeartbeatReply,
     HeartbeatRequest,
@@ -30,6 +31,7 @@ def register_broker(request: RegisterBrokerRequest) -> pb.RegisterBrokerRequest:
         log_dirs=[directory.bytes16 for directory in request.log_dirs],
         previous_broker_epoch=request.previous_broker_epoch,
         predecessors=[each.bytes16 for each in request.predecessors],
+        synced_broker_epoch=request.synced_broker_epoch,
     )
 
 
@@ -44,6 +46,9 @@ def register_broker_from(message: pb.RegisterBrokerRequest, budget: Budget) -> R
         log_dirs=budget.each(message.log_dirs, uuid),
         previous_broker_epoch=message.previous_broker_epoch,
         predecessors=budget.each(message.predecessors, uuid),
+        synced_broker_epoch=(
+            message.synced_broker_epoch if message.HasField("synced_broker_epoch") else UNKNOWN_EPOCH
+        ),
     )
 
 
