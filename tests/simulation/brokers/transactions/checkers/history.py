@@ -21,7 +21,9 @@ from tests.simulation.checkers import InvariantError
 if TYPE_CHECKING:
     from tests.simulation.brokers.transactions.cluster import TransactionsCluster
 
-CHECKS = {
+FIRST = ("circular flow", "own uncommitted read", "torn transaction", "aborted read")
+"""What says most of what went wrong is looked for first."""
+CHECKS = {name: ALWAYS[name] for name in FIRST} | {
     name: looked_for
     for name, looked_for in {**ALWAYS, **IDEMPOTENT}.items()
     if name not in ("stale end", "two owners", "non-monotonic send")
