@@ -42,6 +42,13 @@ MUTANTS = [
         f"{R}/test_partition_transactions.py",
     ),
     Mutant(
+        "the next batch of a classic client overtakes one that was refused",
+        "broker/handlers/produce.py",
+        "                    _keep_order(partition, header)\n",
+        "                    pass\n",
+        f"{H}/test_produce_transactions.py",
+    ),
+    Mutant(
         "a produce appends before the coordinator has answered",
         "broker/handlers/produce.py",
         "            if is_new and not partition.has_open_transaction(*producer):\n",

@@ -24,6 +24,7 @@ from distributedlog.model.errors import (
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
     PolicyViolationError,
     StorageError,
     UnknownLeaderEpochError,
@@ -109,6 +110,13 @@ class Partition(FollowerReplica):
             raise InvalidTransactionStateError(
                 f"{self.key} is not known to be part of a transaction of producer {producer_id} "
                 f"in epoch {producer_epoch}"
+            )
+        if self.log.producers.get(producer_id) is None and self.verifications.overtakes(
+            producer_id, producer_epoch, header.base_sequence
+        ):
+            raise OutOfOrderSequenceError(
+                f"sequence {header.base_sequence} of producer {producer_id} comes to {self.key} before one "
+                "that was refused, and is to be sent again"
             )
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:

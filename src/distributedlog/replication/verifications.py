@@ -17,9 +17,22 @@ while; what may happen meanwhile is why there is more to this than a flag.
 | begin, end, confirm, append             | refused: the confirmation is of a transaction that has ended   |
 | begin, confirm, another epoch, append   | refused: it was another transaction that was confirmed         |
 
-Once a transaction is open in the log no verification is needed: its marker is yet to come.  All of this is
-soft state of one leadership; who leads next asks again.
+Once a transaction is open in the log no verification is needed: its marker is yet to come.
+
+**Order.**  A first batch that was refused, and that its producer sends again, must not be overtaken by the
+next one, which may be confirmed before it: a log that knows nothing of a producer takes any sequence.  So the
+lowest sequence that was refused is remembered for a producer and epoch, until the marker, and nothing above
+it begins a transaction.  At transaction.version 2 every epoch begins with 0 anyway: this is for classic
+clients.
+
+All of this is soft state of one leadership; who leads next asks again.
 """
+
+from typing import Final
+
+REFUSED_MAX: Final = 1_000
+"""The producers of which a refused sequence is remembered; of more, the first ones are forgotten."""
+_SEQUENCES: Final = 1 << 31
 
 
 class Verification:
@@ -37,10 +50,12 @@ class Verification:
 class Verifications:
     """The verifications of one partition, at most one for each producer id."""
 
-    __slots__ = ("_by_producer",)
+    __slots__ = ("_by_producer", "_refused")
 
     def __init__(self) -> None:
         self._by_producer: dict[int, Verification] = {}
+        self._refused: dict[int, tuple[int, int]] = {}
+        """By producer id: the epoch, and the lowest sequence of it that was refused."""
 
     def __len__(self) -> int:
         return len(self._by_producer)
@@ -65,8 +80,31 @@ class Verifications:
         if not verification.users and self._by_producer.get(verification.producer_id) is verification:
             del self._by_producer[verification.producer_id]
 
+    def refuse(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
+        """Remembers that a batch was not appended which its producer is to send again."""
+        epoch, lowest = self._refused.get(producer_id, (producer_epoch, sequence))
+        if epoch > producer_epoch:
+            return
+        if epoch < producer_epoch or _is_behind(lowest, sequence):
+            lowest = sequence
+        self._refused[producer_id] = producer_epoch, lowest
+        if len(self._refused) > REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def overtakes(self, producer_id: int, producer_epoch: int, sequence: int) -> bool:
+        """Returns whether a batch comes before one that was refused, and should stand behind it."""
+        epoch, lowest = self._refused.get(producer_id, (producer_epoch, sequence))
+        return epoch == producer_epoch and _is_behind(sequence, lowest)
+
     def end(self, producer_id: int) -> None:
         self._by_producer.pop(producer_id, None)
+        self._refused.pop(producer_id, None)
 
     def clear(self) -> None:
         self._by_producer.clear()
+        self._refused.clear()
+
+
+def _is_behind(sequence: int, other: int) -> bool:
+    """Returns whether a sequence follows another; behind the highest one they begin at 0 again."""
+    return 0 < (sequence - other) % _SEQUENCES < _SEQUENCES // 2

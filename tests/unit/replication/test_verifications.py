@@ -1,4 +1,4 @@
-from distributedlog.replication.verifications import Verifications
+from distributedlog.replication.verifications import REFUSED_MAX, Verifications
 
 
 def test_only_a_confirmed_verification_of_the_very_epoch_counts() -> None:
@@ -66,3 +66,40 @@ def test_a_new_leadership_begins_without_any() -> None:
     verifications.begin(7, 1).is_confirmed = True
     verifications.clear()
     assert not verifications.is_confirmed(7, 1)
+
+
+def test_nothing_overtakes_the_lowest_sequence_that_was_refused() -> None:
+    verifications = Verifications()
+    verifications.refuse(7, 1, 10)
+    verifications.refuse(7, 1, 5)
+    verifications.refuse(7, 1, 8)
+    assert [verifications.overtakes(7, 1, sequence) for sequence in (0, 5, 6, 10)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert not verifications.overtakes(8, 1, 6), "another producer"
+    assert not verifications.overtakes(7, 2, 6), "another epoch"
+    verifications.refuse(7, 0, 0)
+    assert not verifications.overtakes(7, 1, 5), "an earlier epoch says nothing of this one"
+    verifications.refuse(7, 2, 9)
+    assert (verifications.overtakes(7, 1, 6), verifications.overtakes(7, 2, 10)) == (False, True)
+    verifications.end(7)
+    assert not verifications.overtakes(7, 2, 10)
+
+
+def test_sequences_begin_anew_behind_the_highest() -> None:
+    verifications = Verifications()
+    verifications.refuse(7, 1, 2**31 - 1)
+    assert verifications.overtakes(7, 1, 0)
+    verifications.refuse(7, 1, 4)
+    assert verifications.overtakes(7, 1, 0), "the lowest is still the one before the turn"
+
+
+def test_refused_sequences_are_bounded() -> None:
+    verifications = Verifications()
+    for producer_id in range(REFUSED_MAX + 1):
+        verifications.refuse(producer_id, 0, 0)
+    assert not verifications.overtakes(0, 0, 1)
+    assert verifications.overtakes(REFUSED_MAX, 0, 1)

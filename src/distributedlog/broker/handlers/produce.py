@@ -68,6 +68,7 @@ from distributedlog.model.errors import (
     InvalidNameError,
     InvalidRecordError,
     InvalidTimestampError,
+    NotEnoughReplicasError,
     OutOfOrderSequenceError,
     RejectedRecordsError,
     UnsupportedCompressionError,
@@ -470,8 +471,8 @@ def _verify_and_append(
         if purpose is Purpose.ADD and header.base_sequence and _is_unknown(partition, header):
             prepared[id(data)] = Refusal(_out_of_order(partition, header))
         else:
-            unverified.append((data, partition, Producer(header.producer_id, header.producer_epoch)))
-    producers = {producer for _, _, producer in unverified}
+            unverified.append((data, partition, header))
+    producers = {Producer(header.producer_id, header.producer_epoch) for _, _, header in unverified}
     if len(producers) > 1:
         text = "transactional batches of more than one producer"
         return _make_error_response(request, context, ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
@@ -487,18 +488,30 @@ def _verify_and_append(
             return  # nobody waits for it any more, and nothing is appended
         pending.on_cancel = None
         refused = dict(verified.take(verdicts))
-        for data, partition, _ in unverified:
+        for data, partition, header in unverified:
             if partition in refused:
-                prepared[id(data)] = Refusal(make_produce_error(refused[partition], purpose))
+                error = make_produce_error(refused[partition], purpose)
+                prepared[id(data)] = Refusal(error)
+                if isinstance(error, NotEnoughReplicasError):  # which is sent again
+                    _keep_order(partition, header)
         try:
             _prepare_and_append(services, request, context, prepared, pending)
         except Exception as error:
             pending.set_exception(error)
 
-    pending.on_cancel = verified.release
+    def give_up() -> None:
+        verified.release()
+        for _, partition, header in unverified:
+            _keep_order(partition, header)
+
+    pending.on_cancel = give_up
     question = Question(request.transactional_id, *verified.producer, purpose, verified.keys)
     services.transaction_verifier.ask(question, answered)
     return pending
+
+
+def _keep_order(partition: Partition, header: BatchHeader) -> None:
+    partition.verifications.refuse(header.producer_id, header.producer_epoch, header.base_sequence)
 
 
 def _purpose_of(context: RequestContext) -> Purpose:

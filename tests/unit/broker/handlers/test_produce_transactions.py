@@ -127,6 +127,30 @@ def test_what_follows_a_refused_first_batch_does_not_come_before_it(tmp_path: Pa
         assert told(broker, again, 12).base_offset == 0
 
 
+def test_a_classic_client_is_not_overtaken_by_its_own_next_batch(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        first = begin(broker, transactional())
+        broker.verifier.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        assert told(broker, first).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        second = begin(broker, transactional(1))
+        broker.verifier.answer()
+        assert told(broker, second).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert broker.partition.log_end_offset == 0
+        again = begin(broker, transactional())
+        broker.verifier.answer()
+        assert told(broker, again).base_offset == 0
+        assert told(broker, broker.begin(request_of(transactional(1)), 11)).base_offset == 1
+
+
+def test_a_first_batch_that_is_not_sent_again_holds_nobody_up(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        begin(broker, transactional())
+        broker.verifier.answer(ErrorCode.TRANSACTION_ABORTABLE)
+        following = begin(broker, transactional(1))
+        broker.verifier.answer()
+        assert told(broker, following).base_offset == 0
+
+
 def test_partitions_of_a_request_stand_for_themselves(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         broker.metadata.create("u", 2, 2)
