@@ -8,6 +8,7 @@ from tests.mutants import (
     admin_mutants,
     adoption_mutants,
     broker_mutants,
+    client_mutants,
     controller_mutants,
     groups_mutants,
     healing_mutants,
@@ -29,6 +30,7 @@ MUTANTS = [
     *sinks_mutants.MUTANTS,
     *admin_mutants.MUTANTS,
     *adoption_mutants.MUTANTS,
+    *client_mutants.MUTANTS,
 ]
 
 

@@ -2,16 +2,28 @@
 `now_ms` is of a clock that never goes back.
 
 Each partition has a queue of batches.  Records join the last one until it is full.  Only the first may be
-sent, and only if none of the partition's is under way, so that a retry keeps the order:
+sent:
 
     open --(full, or lingered, or flushing)--> ready --(take)--> under way --(succeed | fail)--> gone
                                                  ^                  |
                                                  +-----(retry)------+
 
-**Sequences.**  An idempotent batch gets its producer id and its first sequence when it is first taken, and
-keeps them, with its bytes, through all retries: a broker that has it already says so.  A batch that failed
-for sure took no sequences.  A batch whose fate is unknown may have: then the producer's identity must change
-(`change_identity`), and sequences begin again at 0.
+**Several under way.**  Up to `in_flight_max` batches of a partition are under way at once if the producer is
+idempotent, else one.  A batch that comes back goes to its place in the queue, and is sent again only when
+nothing of its partition is under way: one by one, in their order, until all that came back are gone.
+
+**Sequences.**  An idempotent batch gets its producer id, its epoch and its first sequence when it is first
+taken, and keeps them, with its bytes, through all retries: a broker that has it already says so.
+
+| answer for a batch                       | then                                                           |
+|------------------------------------------|----------------------------------------------------------------|
+| out of order, and others stand before it | as it is again, behind those                                   |
+| out of order, and it is the first        | it is not there and cannot be: `rewrite` gives it new sequences|
+| it failed for sure, and is the last      | its sequences are free again                                   |
+| it failed for sure, others stand behind  | another epoch: those behind will be refused, and rewritten     |
+| it failed, and may be there              | another epoch, which has the broker refuse what is late        |
+
+An epoch begins at sequence 0 in each partition, once nothing of the last epoch is under way there (KIP-360).
 
 **Cut batches** come in whole and closed (`add_cut`): rows that were encoded without an object for each.  They
 have their place in the same queue and the same life; only one that is too large for a broker can be sent as
@@ -81,6 +93,8 @@ class Batch:
     is_doubtful: bool = False
     """A try ended without a response: it may have been written."""
     is_transactional: bool = False
+    order: int | None = None
+    """Its place among those that were taken; None before that."""
     token: object = None
 
     @property
@@ -109,13 +123,35 @@ class Batch:
 
 
 class _Queue:
-    __slots__ = ("batches", "identity", "next_sequence", "under_way")
+    __slots__ = ("batches", "identity", "next_order", "next_sequence", "under_way")
 
     def __init__(self) -> None:
         self.batches: deque[Batch] = deque()
-        self.under_way: Batch | None = None
+        self.under_way: list[Batch] = []
+        """The batches that were sent and not answered, in their order."""
         self.identity = NOBODY
         self.next_sequence = 0
+        self.next_order = 0
+
+    def put_back(self, batch: Batch) -> None:
+        """Puts a batch that has an order behind those that came before it, and before all others."""
+        assert batch.order is not None
+        at = 0
+        while at < len(self.batches):
+            order = self.batches[at].order
+            if order is None or order >= batch.order:
+                break
+            at += 1
+        self.batches.insert(at, batch)
+
+    def is_followed(self, batch: Batch) -> bool:
+        """Returns whether batches behind it have their sequences."""
+        assert batch.order is not None
+        others = (*self.under_way, *self.batches)
+        return any(
+            each.order is not None and each.order > batch.order and each.encoded is not None
+            for each in others
+        )
 
 
 class Accumulator:
@@ -129,7 +165,9 @@ class Accumulator:
         codec_level: int | None = None,
         identity: Identity = NOBODY,
         is_transactional: bool = False,
+        in_flight_max: int = 1,
     ) -> None:
+        self._in_flight_max = in_flight_max
         self._is_transactional = is_transactional
         self.buffered_bytes = 0
         self.identity = identity
@@ -205,8 +243,18 @@ class Accumulator:
         return [
             partition
             for partition, queue in self._queues.items()
-            if queue.under_way is None and queue.batches and self._is_due(queue, now_ms, flushing)
+            if self._can_take(queue) and self._is_due(queue, now_ms, flushing)
         ]
+
+    def _can_take(self, queue: _Queue) -> bool:
+        if not queue.batches or not queue.under_way:
+            return bool(queue.batches)
+        return (
+            len(queue.under_way) < self._in_flight_max
+            and queue.batches[0].order is None
+            and queue.identity == self.identity
+            and self.identity is not NOBODY
+        )
 
     def _is_due(self, queue: _Queue, now_ms: int, flushing: bool) -> bool:
         first = queue.batches[0]
@@ -216,11 +264,7 @@ class Accumulator:
 
     def next_due_ms(self) -> int | None:
         """Returns when something will be ready by itself; None if that takes an event."""
-        waiting = [
-            queue.batches[0].due_ms
-            for queue in self._queues.values()
-            if queue.under_way is None and queue.batches
-        ]
+        waiting = [queue.batches[0].due_ms for queue in self._queues.values() if self._can_take(queue)]
         return min(waiting, default=None)
 
     def take(self, partitions: list[TopicPartition]) -> list[Batch]:
@@ -229,12 +273,12 @@ class Accumulator:
         total = 0
         for partition in partitions:
             queue = self._queues[partition]
-            assert queue.under_way is None
+            assert self._can_take(queue)
             batch = queue.batches[0]
             if taken and total + batch.size_bytes > self._request_bytes_max:
                 break
             self._seal(queue, batch)
-            queue.under_way = queue.batches.popleft()
+            queue.under_way.append(queue.batches.popleft())
             total += batch.size_bytes
             taken.append(batch)
         return taken
@@ -242,6 +286,9 @@ class Accumulator:
     def _seal(self, queue: _Queue, batch: Batch) -> None:
         """Gives the batch its identity and its bytes, the first time that it is taken."""
         batch.attempts += 1
+        if batch.order is None:
+            batch.order = queue.next_order
+            queue.next_order += 1
         if batch.encoded is not None:
             return
         if queue.identity != self.identity:
@@ -251,6 +298,8 @@ class Accumulator:
         batch.base_sequence = NO_SEQUENCE if self.identity is NOBODY else queue.next_sequence
         try:
             batch.encoded = batch.encode(self._codec, self._codec_level)
+            if batch.base_sequence != NO_SEQUENCE:
+                queue.next_sequence = increment_sequence(batch.base_sequence, batch.record_count)
         except DlogError as error:
             batch.flaw = error
         except (AttributeError, OverflowError, TypeError, ValueError) as error:
@@ -260,21 +309,40 @@ class Accumulator:
     # --- back ----------------------------------------------------------------------------------
 
     def succeed(self, batch: Batch) -> None:
-        queue = self._finish(batch)
-        if batch.identity is not NOBODY and queue.identity == batch.identity:
-            queue.next_sequence = increment_sequence(batch.base_sequence, batch.record_count)
-
-    def fail(self, batch: Batch) -> None:
-        """It was not written, or nobody knows: then `change_identity` as well."""
         self._finish(batch)
 
+    def fail(self, batch: Batch) -> bool:
+        """It was not written, or nobody knows.  Returns whether the producer needs another epoch."""
+        queue = self._finish(batch)
+        if batch.encoded is None or batch.identity is NOBODY:
+            return False
+        if batch.is_doubtful or queue.is_followed(batch):
+            return True
+        if queue.identity == batch.identity:
+            queue.next_sequence = batch.base_sequence
+        return False
+
     def retry(self, batch: Batch, due_ms: int) -> None:
-        """It goes back to the head of its queue, as it is."""
+        """It goes back to its place in the queue, as it is."""
         queue = self._queues[batch.partition]
-        assert queue.under_way is batch
-        queue.under_way = None
+        queue.under_way.remove(batch)
         batch.due_ms = due_ms
-        queue.batches.appendleft(batch)
+        queue.put_back(batch)
+
+    def is_after_others(self, batch: Batch) -> bool:
+        """Returns whether something of its partition that was sent before it is not gone."""
+        queue = self._queues[batch.partition]
+        waiting = queue.batches[0].order if queue.batches else None
+        assert batch.order is not None
+        return queue.under_way[0] is not batch or (waiting is not None and waiting < batch.order)
+
+    def rewrite(self, batch: Batch, now_ms: int) -> bool:
+        """Sends a batch again that a broker refused for its sequence, with other ones.  Returns whether the
+        producer needs another epoch for that."""
+        self.retry(batch, now_ms)
+        batch.encoded = None
+        batch.is_doubtful = False
+        return batch.identity == self.identity
 
     def split(self, batch: Batch, now_ms: int) -> bool:
         """Puts smaller batches, with the same token, at the head of the queue in place of a cut batch that
@@ -282,17 +350,18 @@ class Accumulator:
         if batch.cut is None or batch.record_count < 2 or batch.is_doubtful:
             return False
         queue = self._finish(batch)
+        if not queue.is_followed(batch) and queue.identity == batch.identity is not NOBODY:
+            queue.next_sequence = batch.base_sequence
         for cut in reversed(batch.cut.halves()):
             smaller = Batch(batch.partition, batch.created_ms, cut=cut, size_bytes=cut.size_bytes)
-            smaller.due_ms, smaller.token = now_ms, batch.token
-            queue.batches.appendleft(smaller)
+            smaller.due_ms, smaller.token, smaller.order = now_ms, batch.token, batch.order
+            queue.put_back(smaller)
             self.buffered_bytes += smaller.size_bytes
         return True
 
     def _finish(self, batch: Batch) -> _Queue:
         queue = self._queues[batch.partition]
-        assert queue.under_way is batch
-        queue.under_way = None
+        queue.under_way.remove(batch)
         self.buffered_bytes -= batch.size_bytes
         return queue
 
@@ -304,9 +373,9 @@ class Accumulator:
         """Everything that waits, for when there is no hope any more."""
         dropped: list[Batch] = []
         for queue in self._queues.values():
-            if with_under_way and queue.under_way is not None:
-                dropped.append(queue.under_way)
-                queue.under_way = None
+            if with_under_way:
+                dropped += queue.under_way
+                queue.under_way.clear()
             dropped += queue.batches
             queue.batches.clear()
         self.buffered_bytes -= sum(batch.size_bytes for batch in dropped)

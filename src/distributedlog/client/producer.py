@@ -1,14 +1,17 @@
 """A producer: sends what the accumulator says, judges the responses, and tells how each batch ended.
 
 One task does the sending.  It takes what is ready, by leader, and each request is a task of its own, so that
-a slow broker holds up only its own partitions.  A partition has one batch under way at a time.
+a slow broker holds up only its own partitions.  What may be under way at once, and how order and sequences
+are kept through retries, the accumulator decides.
 
 | answer                                   | then                                                           |
 |------------------------------------------|----------------------------------------------------------------|
 | none, or "duplicate"                     | delivered                                                      |
 | retriable, and the batch is not too old  | the same bytes again after a pause                             |
-| other                                    | failed; if it may have been written after all, or the broker   |
-|                                          | does not know the producer, under another identity from then on|
+| its sequence is not the next one         | again behind those before it; if there are none, with other    |
+|                                          | sequences of another epoch; in a transaction, failed           |
+| other                                    | failed; if it may have been written after all, the following   |
+|                                          | ones have another epoch                                        |
 | too large, of several rows (`send_cut`)  | the same rows in smaller batches                               |
 
 A producer with a transactional id sends only within transactions (`transactions/state`).  What fails in one,
@@ -71,6 +74,7 @@ NAMED_VERSION_MAX: Final = 12
 """The last version of Produce that names topics by name."""
 CLASSIC_VERSION_MAX: Final = 11
 """The last version of Produce that adds nothing to a transaction by itself."""
+PRODUCER_EPOCH_MAX: Final = 2**15 - 1
 CLOSING_ABORT_S: Final = 5.0
 """How long closing waits for the abort of a transaction that is open; the coordinator would do it later."""
 STRANGE_PRODUCER: Final = frozenset(
@@ -105,6 +109,7 @@ class Producer:
             codec=self.options.codec,
             codec_level=self.options.codec_level,
             is_transactional=self.options.transactional_id is not None,
+            in_flight_max=self.options.in_flight_max,
         )
         self.transactions: Transactions | None = None
         if self.options.transactional_id is not None:
@@ -283,6 +288,8 @@ class Producer:
 
     def _drop_waiting(self, error: DlogError) -> None:
         for batch in self._accumulator.drop(with_under_way=False):
+            if batch.attempts and self.transactions is not None:
+                self.transactions.state.needs_epoch = True
             self._report(batch, error)
 
     async def _wait_freed(self) -> None:
@@ -358,7 +365,8 @@ class Producer:
                 continue
             for leader, partitions in self._by_known_leader(ready).items():
                 self._start(leader, partitions)
-            await self._wait_changed()
+            if not ready:
+                await self._wait_changed()
 
     async def _wait_changed(self) -> None:
         due_ms = self._accumulator.next_due_ms()
@@ -418,6 +426,14 @@ class Producer:
         response = await self._cluster.call(connection, request, InitProducerIdResponse)
         check_response(response.error_code, "an id for the producer")
         return Identity(response.producer_id, response.producer_epoch)
+
+    def _next_epoch(self) -> None:
+        """Begins another epoch, or, where there is none, has another id asked for."""
+        producer_id, epoch = self._accumulator.identity
+        if epoch < PRODUCER_EPOCH_MAX:
+            self._accumulator.change_identity(Identity(producer_id, epoch + 1))
+        else:
+            self._needs_identity = True
 
     # --- one request ---------------------------------------------------------------------------
 
@@ -512,12 +528,26 @@ class Producer:
             self._changed.set()
             return
         is_wanted = self.transactions is None or self.transactions.state.is_sending
-        if is_wanted and is_retriable(error) and due_ms < batch.created_ms + self.options.delivery_timeout_ms:
-            self._accumulator.retry(batch, due_ms)
-            self.metrics.retries += 1
+        if not is_wanted or due_ms >= batch.created_ms + self.options.delivery_timeout_ms:
+            self._end(batch, error)
+        elif code_of(error) in STRANGE_PRODUCER and self._accumulator.is_after_others(batch):
+            self._retry(batch, now_ms)
+        elif code_of(error) in STRANGE_PRODUCER and self._is_idempotent_only(batch):
+            if self._accumulator.rewrite(batch, now_ms):
+                self._next_epoch()
             self._changed.set()
-            return
-        self._end(batch, error)
+        elif is_retriable(error):
+            self._retry(batch, due_ms)
+        else:
+            self._end(batch, error)
+
+    def _retry(self, batch: Batch, due_ms: int) -> None:
+        self._accumulator.retry(batch, due_ms)
+        self.metrics.retries += 1
+        self._changed.set()
+
+    def _is_idempotent_only(self, batch: Batch) -> bool:
+        return batch.identity is not NOBODY and self.transactions is None
 
     def _end(
         self, batch: Batch, error: DlogError | None, base_offset: int = -1, append_time_ms: int = -1
@@ -525,12 +555,11 @@ class Producer:
         if error is None:
             self._accumulator.succeed(batch)
         else:
-            self._accumulator.fail(batch)
-            is_strange = code_of(error) in STRANGE_PRODUCER
+            needs_epoch = self._accumulator.fail(batch)
             if self.transactions is not None:
                 self.transactions.state.failed(error)
-            elif batch.identity is not NOBODY and (batch.is_doubtful or is_strange):
-                self._needs_identity = True
+            elif needs_epoch:
+                self._next_epoch()
         self._report(batch, error, base_offset, append_time_ms)
         self._changed.set()
 

@@ -9,6 +9,8 @@ from distributedlog.model.errors import ConfigError
 from distributedlog.records.compression import Codec, check_level
 
 ACKS_ALL: Final = -1
+IN_FLIGHT_MAX: Final = 5
+"""The batches of a producer that a broker remembers of a partition: older ones it could not know again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class ProducerOptions:
     codec_level: int | None = None
     """None: the codec's own."""
     partitioner: PartitionerName | ChoosePartition = "murmur2"
+    in_flight_max: int = IN_FLIGHT_MAX
+    """How many batches of a partition may be under way at once, if the producer is idempotent; else one."""
     transactional_id: str | None = None
     """The name under which it has transactions; at most one producer has it at a time."""
     transaction_timeout_ms: int = 60_000
@@ -46,6 +50,8 @@ class ProducerOptions:
                 raise ConfigError("a producer with a transactional_id needs acks=all and idempotence")
         if self.linger_ms < 0 or self.delivery_timeout_ms <= 0:
             raise ConfigError("linger_ms must not be negative, delivery_timeout_ms must be positive")
+        if not 0 < self.in_flight_max <= IN_FLIGHT_MAX:
+            raise ConfigError(f"in_flight_max is {self.in_flight_max}; it must be from 1 to {IN_FLIGHT_MAX}")
         if not 0 < self.batch_bytes_max <= self.request_bytes_max <= self.buffer_bytes_max:
             raise ConfigError("batch_bytes_max, request_bytes_max and buffer_bytes_max must rise")
         check_level(self.codec, self.codec_level)

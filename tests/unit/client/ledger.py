@@ -47,8 +47,8 @@ class Ledger:
     logs: dict[TopicPartition, list[bytearray]] = field(default_factory=dict)
     """Batches, stamped with their offsets."""
     start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    sequences: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
-    """The next one of each producer."""
+    sequences: dict[tuple[TopicPartition, int, int], int] = field(default_factory=dict)
+    """The next one of each producer, by id and epoch."""
     producers: int = 0
     versions_asked: list[int] = field(default_factory=list)
 
@@ -107,12 +107,13 @@ class Ledger:
         """The error code, and the offset."""
         header = read_header(batch)
         if header.has_producer_id:
-            expected = self.sequences.get((partition, header.producer_id), 0)
+            producer = (partition, header.producer_id, header.producer_epoch)
+            expected = self.sequences.get(producer, 0)
             if header.last_sequence < expected:
                 return DUPLICATE, -1
             if header.base_sequence != expected:
                 return OUT_OF_ORDER, -1
-            self.sequences[partition, header.producer_id] = header.last_sequence + 1
+            self.sequences[producer] = header.last_sequence + 1
         offset = self.end(partition)
         stamp(batch, 0, offset, 0)
         self.logs.setdefault(partition, []).append(batch)

@@ -56,6 +56,8 @@ class ProducerSettings(ClientSettings, total=False):
     """How long `send` waits for room and for a topic's metadata."""
     max_request_size: int
     delivery_timeout_ms: int
+    max_in_flight: int
+    """How many batches of a partition may be under way at once: 5, or 1 without idempotence."""
     partitioner: PartitionerName | ChoosePartition
     key_serializer: Serializer
     value_serializer: Serializer
@@ -102,6 +104,7 @@ _PRODUCER: Final = {
     "enable_idempotence": "idempotent",
     "linger_ms": "linger_ms",
     "delivery_timeout_ms": "delivery_timeout_ms",
+    "max_in_flight": "in_flight_max",
     "partitioner": "partitioner",
     "allow_auto_create_topics": "allow_creation",
     "transactional_id": "transactional_id",
