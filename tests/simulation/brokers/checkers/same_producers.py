@@ -27,8 +27,8 @@ class SameProducers(BrokersChecker):
 
     def on_look(self, host: "BrokerHost", partition: Partition) -> None:
         key, end = key_of(partition), partition.log_end_offset
-        if end != self.cluster.observer.identical.committed_end_of(key):
-            return
+        if not end == partition.high_watermark == self.cluster.observer.identical.committed_end_of(key):
+            return  # of the same length, it may yet have records of its own that nobody else has
         start, found = partition.log_start_offset, _remembered(partition)
         before = self._seen.get(key)
         if before is not None and before[0] == end:
