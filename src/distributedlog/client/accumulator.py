@@ -369,6 +369,11 @@ class Accumulator:
         """Gives what is taken from now on another producer; batches that have one already keep it."""
         self.identity = identity
 
+    def take_lease(self, identity: Identity) -> None:
+        """Has what is taken from now on written by this producer, in a transaction that others end."""
+        self.identity = identity
+        self._is_transactional = True
+
     def drop(self, *, with_under_way: bool) -> list[Batch]:
         """Everything that waits, for when there is no hope any more."""
         dropped: list[Batch] = []

@@ -122,6 +122,8 @@ class Producer:
         )
         is_idempotent = self.options.acks == ACKS_ALL and self.options.idempotent is not False
         self._needs_identity = is_idempotent and self.transactions is None
+        self._leased_id: str | None = None
+        """The transactional id of the lease, if the producer writes under one."""
         self._flushing = 0
         self._changed = asyncio.Event()
         """Something for the sender to look at."""
@@ -139,6 +141,15 @@ class Producer:
         if error is None:
             await self.flush()
         await self.close()
+
+    def lease(self, transactional_id: str, producer_id: int, epoch: int) -> None:
+        """Has everything from here on written by this producer, in a transaction that others end (`sinks`).
+        It has no other epoch: after a batch that failed the lease is of no more use."""
+        if not self._accumulator.is_empty or self.options.acks != ACKS_ALL or self.transactions is not None:
+            raise InvalidTransactionStateError("a lease needs acks=all, and a producer that has nothing else")
+        self._accumulator.take_lease(Identity(producer_id, epoch))
+        self._leased_id = transactional_id
+        self._needs_identity = False
 
     # --- the caller's side ---------------------------------------------------------------------
 
@@ -487,7 +498,7 @@ class Producer:
             )
         timeout_ms = self._cluster.options.request_timeout_ms
         request = ProduceRequest(
-            transactional_id=self.options.transactional_id,
+            transactional_id=self._leased_id or self.options.transactional_id,
             acks=self.options.acks,
             timeout_ms=timeout_ms,
             topic_data=list(topics.values()),
@@ -547,7 +558,7 @@ class Producer:
         self._changed.set()
 
     def _is_idempotent_only(self, batch: Batch) -> bool:
-        return batch.identity is not NOBODY and self.transactions is None
+        return batch.identity is not NOBODY and self.transactions is None and self._leased_id is None
 
     def _end(
         self, batch: Batch, error: DlogError | None, base_offset: int = -1, append_time_ms: int = -1
@@ -558,7 +569,7 @@ class Producer:
             needs_epoch = self._accumulator.fail(batch)
             if self.transactions is not None:
                 self.transactions.state.failed(error)
-            elif needs_epoch:
+            elif needs_epoch and self._leased_id is None:
                 self._next_epoch()
         self._report(batch, error, base_offset, append_time_ms)
         self._changed.set()

@@ -32,6 +32,7 @@ from distributedlog.model.errors import (
     RecordTooLargeError,
     TransactionalIdNotFoundError,
 )
+from distributedlog.protocol.messages.sink_transaction import SINK_ID_PREFIX
 from distributedlog.statemachine import Context, Result
 from distributedlog.statemachine.deadlines import Deadlines
 from distributedlog.statemachine.pending import Producer
@@ -61,7 +62,7 @@ from distributedlog.transactions.requests import (
     VerifyRequest,
 )
 from distributedlog.transactions.sinks.machine import SinkMachine
-from distributedlog.transactions.sinks.query import SINK_ID_PREFIX, is_sink_id
+from distributedlog.transactions.sinks.query import is_sink_id
 from distributedlog.transactions.sizes import size_bound
 from distributedlog.transactions.transaction import (
     COMPLETE,

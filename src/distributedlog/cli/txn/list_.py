@@ -8,7 +8,7 @@ from distributedlog.cli.txn.session import on_transactions
 from distributedlog.client.admin.admin import Admin
 from distributedlog.client.admin.transactions import STATES, TransactionAdmin
 
-COLUMNS = columns("transactional_id<40 state<16 producer_id>12 coordinator>11")
+COLUMNS = columns("transactional_id<40 state<16 producer_id>12 coordinator>11 batch>8")
 
 
 @click.command("list")
@@ -25,6 +25,8 @@ COLUMNS = columns("transactional_id<40 state<16 producer_id>12 coordinator>11")
 def list_transactions(states: tuple[str, ...], bootstrap: str, timeout_seconds: float, output: str) -> int:
     """List the transactional ids there are, their state, and the broker that coordinates each.
 
+    Those of exactly-once sinks begin with dlog.sink/, and have a batch.
+
     \b
     dlog txn list
     dlog txn list --state Ongoing -o json
@@ -36,6 +38,7 @@ def list_transactions(states: tuple[str, ...], bootstrap: str, timeout_seconds: 
         if not found and output == "table":
             warn("there are no such transactional ids" if states else "there are no transactional ids")
         for each in found:
+            sink = await transactions.describe_sink(each.transactional_id)
             if output == "json":
                 print_json(
                     {
@@ -44,9 +47,12 @@ def list_transactions(states: tuple[str, ...], bootstrap: str, timeout_seconds: 
                         "state": each.state,
                         "producer_id": each.producer_id,
                         "coordinator": each.coordinator_id,
+                        "query": None if sink is None else sink.query_id,
+                        "batch": None if sink is None else sink.batch_id,
                     }
                 )
             else:
-                table.row(each.transactional_id, each.state, each.producer_id, each.coordinator_id)
+                batch = "" if sink is None else sink.batch_id
+                table.row(each.transactional_id, each.state, each.producer_id, each.coordinator_id, batch)
 
     return on_transactions(bootstrap, timeout_seconds, work)

@@ -14,6 +14,7 @@ from distributedlog.client.admin.log_dirs import ProducerView, describe_producer
 from distributedlog.client.coordinators import TRANSACTION_KEY, Coordinator
 from distributedlog.client.errors import check_response
 from distributedlog.client.metadata import Cluster
+from distributedlog.client.sinks import Sink, SinkView
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -23,6 +24,7 @@ from distributedlog.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+from distributedlog.protocol.messages.sink_transaction import SINK_ID_PREFIX
 from distributedlog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -111,6 +113,12 @@ class TransactionAdmin:
             )
 
         return await self._cluster.retrying(attempt)
+
+    async def describe_sink(self, transactional_id: str) -> SinkView | None:
+        """Returns the query and the batch behind a transactional id that is a sink's; None for any other."""
+        if not transactional_id.startswith(SINK_ID_PREFIX):
+            return None
+        return await Sink(self._cluster, transactional_id.removeprefix(SINK_ID_PREFIX)).describe()
 
     # --- by partitions -------------------------------------------------------------------------
 

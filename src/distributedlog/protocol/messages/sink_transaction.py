@@ -14,12 +14,16 @@ the query's id and is what attempts produce under.
 """
 
 from enum import IntEnum
+from typing import Final
 
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.kinds import BOOL, INT8, INT16, INT32, INT64, STRING, array, nullable
 from distributedlog.protocol.messages.sink_records import SinkWinner
 from distributedlog.protocol.messages.transaction_records import PartitionsOfTopic
 from distributedlog.protocol.schema import Message, Struct, field
+
+SINK_ID_PREFIX: Final = "dlog.sink/"
+"""What the transactional id begins with under which the attempts of a query produce."""
 
 
 class SinkOperation(IntEnum):

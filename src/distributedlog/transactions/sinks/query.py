@@ -27,11 +27,10 @@ from typing import Final
 
 from distributedlog.model.errors import ConcurrentTransactionsError, DlogError, InvalidTransactionStateError
 from distributedlog.model.ids import TopicPartition
+from distributedlog.protocol.messages.sink_transaction import SINK_ID_PREFIX
 from distributedlog.statemachine.pending import Producer
 from distributedlog.transactions.transaction import EPOCH_GIVEN_MAX, NO_TIME, TransactionState
 
-SINK_ID_PREFIX: Final = "dlog.sink/"
-"""What the transactional id begins with under which the attempts of a query produce."""
 NO_BATCH: Final = -1
 FIRST_EPOCH: Final = 0
 

@@ -141,3 +141,18 @@ def test_closing_ends_the_asking() -> None:
             await waiting
 
     asyncio.run(run())
+
+
+def test_a_token_is_higher_than_every_id_and_token_before_it() -> None:
+    async def run() -> None:
+        controller = Controller()
+        here, there = ProducerIds(controller.give), ProducerIds(controller.give)
+        given = [await here.new_token(), await there.new_token(), (await here.new_producer()).producer_id]
+        given += [await there.new_token(), await here.new_token()]
+        assert given == sorted(set(given))
+        refusal = RequestTimedOutError("nobody leads")
+        controller.refusals.append(refusal)
+        with pytest.raises(RequestTimedOutError):
+            await here.new_token()
+
+    asyncio.run(run())
