@@ -55,7 +55,7 @@ class Verifications:
     def __init__(self) -> None:
         self._by_producer: dict[int, Verification] = {}
         self._refused: dict[int, tuple[int, int]] = {}
-        """By producer id: the epoch, and the lowest sequence of it that was refused."""
+        """The epoch of a producer id, and the lowest sequence of it that was refused."""
 
     def __len__(self) -> int:
         return len(self._by_producer)
