@@ -176,6 +176,15 @@ class StorageError(DlogError):
 class CorruptLogError(StorageError):
     """Bytes on disk that were sound once and are so no longer.  Nothing was cut away."""
 
+    offset: int | None = None
+    """An offset of the segment that is concerned, where that is known."""
+
+    @classmethod
+    def at(cls, offset: int, text: str) -> "CorruptLogError":
+        error = cls(text)
+        error.offset = offset
+        return error
+
 
 class MissingLogError(StorageError):
     """A partition's log was there, with records, and is gone."""

@@ -84,8 +84,10 @@ class FollowerReplica(Replica):
             self._notify(self._signals.start_followed)
 
     def note_start_stored(self, offset: int) -> None:
-        """Notes that this log start is checkpointed."""
-        before, self._stored_start = self.stored_start_offset, offset
+        """Notes that this log start is checkpointed.  Writes may be told of out of order: what the leader was
+        told is not taken back."""
+        before = self.stored_start_offset
+        self._stored_start = max(self._stored_start, min(offset, self.log.start_offset))
         if self._view is None and self._is_usable and self.stored_start_offset > before:
             self._notify(self._signals.end_stored)
 
@@ -97,9 +99,11 @@ class FollowerReplica(Replica):
     def _truncate(self, offset: int, now_ms: int) -> None:
         if offset < self.log.end_offset:
             self.log.truncate_to(offset, now_ms)
-            self._forget_uncommitted()
+            self._forget_truncated()
 
-    def _forget_uncommitted(self) -> None:
+    def _forget_truncated(self) -> None:
+        """A log that starts earlier than before has its start checkpointed anew."""
+        self._stored_start = min(self._stored_start, self.log.start_offset)
         while self._uncommitted and self._uncommitted[-1][0] > self.log.end_offset:
             self._uncommitted.pop()
 
@@ -124,6 +128,7 @@ class FollowerReplica(Replica):
         self._check_follows(leader_epoch)
         self._uncommitted.clear()
         self.log.restart_at(offset, now_ms)
+        self._forget_truncated()
 
     def note_corruption(self, base_offset: int, reason: str) -> None:
         """Notes that the segment that begins at `base_offset` is corrupt: nothing is fetched until it is set
@@ -145,7 +150,7 @@ class FollowerReplica(Replica):
         assert self.leader_epoch > corruption.leader_epoch, "an old fetch may count for the ISR"
         self._check_follows(self.leader_epoch)
         kept = self.log.set_aside_from(corruption.base_offset, now_ms)
-        self._forget_uncommitted()
+        self._forget_truncated()
         self.corruption = None
         self._notify(self._signals.state_changed)
         return kept

@@ -91,6 +91,22 @@ def test_what_the_leader_deleted_is_deleted_as_far_as_it_is_committed() -> None:
     assert partition.log_start_offset == 2
 
 
+def test_a_stored_log_start_is_not_taken_back_by_an_earlier_checkpoint_that_is_told_late() -> None:
+    stage = Stage()
+    partition = stage.follow(4)
+    take(partition, follower_batch(0, 1) + follower_batch(1, 2) + follower_batch(2, 3), epoch=4, mark=3)
+    for start in (1, 2):
+        partition.follow_log_start(start, NOW_MS)
+    partition.note_start_stored(2)
+    partition.note_start_stored(1)
+    assert partition.stored_start_offset == 2
+    partition.restart_at(0, leader_epoch=4, now_ms=NOW_MS)
+    take(partition, follower_batch(0, 1) + follower_batch(1, 2), epoch=4, mark=2)
+    partition.note_start_stored(2)
+    partition.follow_log_start(1, NOW_MS)
+    assert partition.stored_start_offset == 0, "it was told of the log before it"
+
+
 def test_what_is_behind_the_leaders_end_is_truncated() -> None:
     stage = Stage()
     partition = stage.follow(4)

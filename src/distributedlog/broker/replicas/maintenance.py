@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 from distributedlog.broker.replicas.maintenance_metrics import MaintenanceCounters
 from distributedlog.broker.replicas.synced_commits import SyncedCommits
 from distributedlog.model.config import SECOND_MS
-from distributedlog.model.errors import DlogError
+from distributedlog.model.errors import CorruptLogError, DlogError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.disk import Disk
@@ -420,9 +420,16 @@ class LogMaintenance:
         elif outcome.error is not None:
             self._log_failure(f"compact {key}", outcome.error)
             self._counts.compaction_failed()
+            self._suspect(key, outcome.error)
         elif not self._attempt(f"compact {key}", partial(self._commit, key, log, began_ms, outcome.value())):
             self._counts.compaction_failed()
         self._compact_next()
+
+    def _suspect(self, key: TopicPartition, error: BaseException) -> None:
+        """Looks into what could not be compacted, as into what could not be read."""
+        partition = self._partitions.get(key.topic, key.partition)
+        if partition is not None and isinstance(error, CorruptLogError) and error.offset is not None:
+            self._partitions.suspect(partition, error.offset)
 
     def _commit(
         self, key: TopicPartition, log: PartitionLog, began_ms: int, result: "CompactionResult"

@@ -63,8 +63,8 @@ def open_batch(batch: LocatedBatch, limits: RecordLimits) -> tuple[Buffer, list[
         section = decompress_records(batch.window, batch.at, header, limits)
         return section, find_record_spans(section, header, limits)
     except DlogError as error:
-        raise CorruptLogError(
-            f"the batch at offset {header.base_offset} cannot be opened: {error}"
+        raise CorruptLogError.at(
+            header.base_offset, f"the batch at offset {header.base_offset} cannot be opened: {error}"
         ) from error
 
 

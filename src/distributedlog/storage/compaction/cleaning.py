@@ -120,7 +120,7 @@ class _Run:
         try:
             yield from walk(managed, 0, extent.size, window_bytes=READ_BYTES)
         except BadBatchError as error:
-            raise CorruptLogError(f"{path} {error}") from error
+            raise CorruptLogError.at(extent.base_offset, f"{path} {error}") from error
         finally:
             managed.close()
 

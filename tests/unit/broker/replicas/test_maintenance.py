@@ -342,6 +342,22 @@ def test_a_compaction_that_fails_is_counted_as_such_and_tried_again() -> None:
     assert families(stage)["dlog_compaction_runs"] == 1
 
 
+def test_what_a_compaction_finds_corrupt_is_looked_into() -> None:
+    stage = Stage(log=COMPACTED)
+    stage.metadata.create("orders", 1)
+    stage.apply()
+    for number in range(60):
+        produce_data(stage["orders"], batch_of([value_of(number)], keys=[b"k"]))
+    stage.settle()
+    suspected: list[tuple[str, int]] = []
+    stage.partitions.suspect = lambda partition, offset: suspected.append((partition.topic, offset))
+    damaged = list(stage["orders"].log.segments)[1]
+    stage.sim.flip_bit(damaged.log.path, 80, 3)
+    stage.pass_time(12_000)
+    assert families(stage)["dlog_compaction_failures"] == 1
+    assert suspected == [("orders", damaged.base_offset)]
+
+
 def test_maintenance_ends_with_the_set() -> None:
     stage = with_orders(1)
     stage.partitions.close()
