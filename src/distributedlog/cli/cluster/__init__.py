@@ -25,6 +25,7 @@ group = LazyGroup(
         "health": (f"{_HERE}.health:health", "Is anything wrong, and what to do about it?"),
         "config": (f"{_HERE}.config:group", "Settings of all brokers, or of one."),
         "quotas": (f"{_HERE}.quotas:group", "How much clients may do."),
+        "reassign": (f"{_HERE}.reassign:reassign", "Move partitions to other brokers."),
         "adopt": (f"{_HERE}.adopt:adopt", "Take over the topics of a stopped Kafka broker."),
     },
 )

@@ -2,6 +2,7 @@
 
     changes         when a change that failed is tried again
     topic_admin     topics made, deleted, given partitions; records deleted; leaders elected
+    move_admin      partitions moved to other brokers
     config_admin    settings of topics, brokers and the cluster
     log_admin       log directories, sizes, producers
     cluster_admin   the quorum, features
@@ -20,11 +21,13 @@ from distributedlog.client.admin import cluster as cluster_admin
 from distributedlog.client.admin import configs as config_admin
 from distributedlog.client.admin import log_dirs as log_admin
 from distributedlog.client.admin import quotas as quota_admin
+from distributedlog.client.admin import reassignments as move_admin
 from distributedlog.client.admin import topics as topic_admin
 from distributedlog.client.admin.cluster import FeaturesView, QuorumView
 from distributedlog.client.admin.configs import ConfigEdit, ConfigEntry, ConfigOf, of_topic
 from distributedlog.client.admin.log_dirs import LogDirView, ProducerView
 from distributedlog.client.admin.quotas import QuotaChange, QuotaComponent, QuotaEntity
+from distributedlog.client.admin.reassignments import Reassignment
 from distributedlog.client.admin.topics import AS_CONFIGURED, CreatedTopic, NewTopic
 from distributedlog.client.errors import error_from
 from distributedlog.client.metadata import Cluster
@@ -36,7 +39,7 @@ from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError, UnknownTopicError
 from distributedlog.model.ids import TopicPartition
 
-__all__ = ["AS_CONFIGURED", "Admin", "ConfigEntry", "CreatedTopic", "NewTopic", "OffsetRange"]
+__all__ = ["AS_CONFIGURED", "Admin", "ConfigEntry", "CreatedTopic", "NewTopic", "OffsetRange", "Reassignment"]
 
 
 class OffsetRange(NamedTuple):
@@ -153,6 +156,16 @@ class Admin:
     ) -> dict[TopicPartition, DlogError | None]:
         """Makes preferred replicas leaders, or, if `unclean`, any that is alive where there is no leader."""
         return await topic_admin.elect_leaders(self.cluster, partitions, unclean=unclean)
+
+    async def alter_reassignments(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> dict[TopicPartition, DlogError | None]:
+        """Moves partitions to these replicas; None cancels a move.  What became of each."""
+        return await move_admin.alter_reassignments(self.cluster, targets)
+
+    async def list_reassignments(self) -> dict[TopicPartition, Reassignment]:
+        """Returns the moves under way."""
+        return await move_admin.list_reassignments(self.cluster)
 
     # --- records -------------------------------------------------------------------------------
 

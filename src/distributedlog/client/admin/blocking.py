@@ -12,6 +12,7 @@ from distributedlog.client.admin.cluster import FeaturesView, QuorumView
 from distributedlog.client.admin.configs import ConfigEdit, ConfigEntry, ConfigOf
 from distributedlog.client.admin.log_dirs import LogDirView, ProducerView
 from distributedlog.client.admin.quotas import QuotaChange, QuotaComponent, QuotaEntity
+from distributedlog.client.admin.reassignments import Reassignment
 from distributedlog.client.admin.topics import CreatedTopic, NewTopic
 from distributedlog.client.faces.loop_thread import LoopThread, left_behind
 from distributedlog.client.offset_specs import Isolation, OffsetAndTimestamp
@@ -97,6 +98,14 @@ class BlockingAdmin:
         self, partitions: Collection[TopicPartition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, DlogError | None]:
         return self._run(self._admin.elect_leaders(partitions, unclean=unclean))
+
+    def alter_reassignments(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> dict[TopicPartition, DlogError | None]:
+        return self._run(self._admin.alter_reassignments(targets))
+
+    def list_reassignments(self) -> dict[TopicPartition, Reassignment]:
+        return self._run(self._admin.list_reassignments())
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | DlogError]:
         return self._run(self._admin.delete_records(before))

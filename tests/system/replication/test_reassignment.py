@@ -1,0 +1,100 @@
+"""Partitions move to other brokers while they are written to; controllers and new replicas fail meanwhile."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from distributedlog.cli.main import main
+from distributedlog.client.admin.blocking import BlockingAdmin
+from distributedlog.client.options import ClientOptions
+from distributedlog.model.errors import NoReassignmentError
+from distributedlog.model.ids import TopicPartition
+from tests.system.dev_cluster import DevCluster
+from tests.system.replication.stage import Replicated, numbered, wait_until
+
+
+@pytest.fixture(scope="module")
+def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
+    directory = tmp_path_factory.mktemp("moving")
+    arguments = ("--brokers", 3, "--data-dir", directory / "data", "--port", 0, "--no-gateway")
+    with DevCluster(directory / "ready.json", *arguments) as cluster:
+        yield Replicated(cluster, directory / "data")
+
+
+@pytest.fixture
+def admin(replicated: Replicated) -> Iterator[BlockingAdmin]:
+    with BlockingAdmin(replicated.bootstrap, ClientOptions(request_timeout_ms=60_000)) as admin:
+        yield admin
+
+
+def replicas_of(admin: BlockingAdmin, topic: str) -> tuple[int, ...]:
+    (view,) = admin.describe_topics([topic])
+    return tuple(view.partitions[0].replicas)
+
+
+def move(admin: BlockingAdmin, topic: str, *target: int) -> None:
+    """Begins a move, or cancels it if no target is given."""
+    name = TopicPartition(topic, 0)
+    assert admin.alter_reassignments({name: target or None}) == {name: None}
+
+
+def test_a_partition_moves_by_a_plan_with_all_that_it_holds(
+    replicated: Replicated, admin: BlockingAdmin, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = replicated.create(1)
+    assert replicated.produce(topic, numbered(0, 200)) == [None] * 200
+    plan = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [3, 2]}]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    arguments = ["cluster", "reassign", "--bootstrap", replicated.bootstrap]
+    assert main([*arguments, "--plan", str(tmp_path / "plan.json")]) == 0
+    before = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert before["partitions"] == [{"topic": topic, "partition": 0, "replicas": [1]}]
+    assert replicas_of(admin, topic) == (3, 2)
+    assert replicated.leader(topic) == 3
+    wait_until(lambda: not replicated.replica(1, topic).exists(), "the old replica is deleted")
+    assert replicated.produce(topic, numbered(200, 50)) == [None] * 50
+    assert replicated.read(topic, 250) == numbered(0, 250)
+    replicated.check_identical(topic, replicas=2)
+    assert main([*arguments, "--cancel"]) == 0, "nothing is being moved"
+
+
+def test_a_move_whose_new_replica_is_stopped_goes_on_under_another_controller(
+    replicated: Replicated, admin: BlockingAdmin
+) -> None:
+    controller = admin.describe_quorum().leader_id
+    source, target = (each for each in replicated.brokers if each != controller)
+    topic = replicated.create(source, **{"min.insync.replicas": "1"})
+    replicated.produce(topic, numbered(0, 100))
+    replicated.signal(target, signal.SIGSTOP)
+    try:
+        move(admin, topic, target)
+        assert admin.list_reassignments()[TopicPartition(topic, 0)].adding == (target,)
+        assert replicated.produce(topic, numbered(100, 10)) == [None] * 10, "it is written to meanwhile"
+        replicated.signal(controller, signal.SIGKILL)
+    finally:
+        replicated.signal(target, signal.SIGCONT)
+    wait_until(lambda: replicas_of(admin, topic) == (target,), "the move has ended")
+    assert replicated.read(topic, 110) == numbered(0, 110)
+
+
+def test_a_move_that_is_cancelled_leaves_all_as_it_was(replicated: Replicated, admin: BlockingAdmin) -> None:
+    controller = admin.describe_quorum().leader_id
+    first, target = (each for each in replicated.brokers if each != controller)
+    topic = replicated.create(first, controller)
+    replicated.produce(topic, numbered(0, 20))
+    replicated.signal(target, signal.SIGSTOP)
+    try:
+        move(admin, topic, controller, target)
+        move(admin, topic)
+        assert replicas_of(admin, topic) == (first, controller)
+        assert admin.list_reassignments() == {}
+        assert replicated.leader(topic) == first
+        (refused,) = admin.alter_reassignments({TopicPartition(topic, 0): None}).values()
+        assert isinstance(refused, NoReassignmentError)
+    finally:
+        replicated.signal(target, signal.SIGCONT)
+    wait_until(lambda: not replicated.replica(target, topic).exists(), "nothing is left of the new replica")
+    assert replicated.read(topic, 20) == numbered(0, 20)
