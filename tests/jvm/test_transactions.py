@@ -1,14 +1,18 @@
 """Kafka's own transactional producer, which uses `transaction.version` 2, and its tool for transactions."""
 
+import asyncio
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 
 from tests.jvm.tools import CONSOLE_CONSUMER, FEATURES, PRODUCER_PERF, TOPICS, TRANSACTIONS, KafkaTools
+from tests.system.transactions.sink_driver import driving
 
 COUNT = 2_000
+DUMP = "kafka.tools.DumpLogSegments"
 TIMEOUT_S = 60.0
 
 
@@ -88,3 +92,41 @@ def wait_for_commits(tools: KafkaTools) -> None:
         )  # fmt: skip
     except subprocess.TimeoutExpired as late:
         raise AssertionError("the first producer commits nothing") from late
+
+
+def test_what_sinks_write_down_is_passed_over_by_kafkas_tools(
+    tools: KafkaTools, broker: dict[str, Any]
+) -> None:
+    """Its dump tool says that it skips them, its formatter leaves them out, and its list shows the query."""
+    tools.run(TOPICS, "--create", "--topic", "sunk", "--partitions", 1)
+
+    async def write() -> None:
+        async with driving(broker["client"], "query", "sunk") as driver:
+            token = await driver.sink.token()
+            winner = await driver.attempt(token, 0, "0-0", {0: ["a", "b"]})
+            await driver.attempt(token, 0, "0-1", {0: ["a", "b"]})
+            await driver.end(token, 0, winner)
+
+    asyncio.run(write())
+    read = tools.run(
+        CONSOLE_CONSUMER, "--topic", "sunk", "--from-beginning", "--isolation-level", "read_committed",
+        "--max-messages", 2, "--timeout-ms", 60_000,
+    )  # fmt: skip
+    assert read.split() == ["a", "b"]
+    listed = tools.run(TRANSACTIONS, "list")
+    assert re.search(r"dlog\.sink/query\s+\d+\s+-1\s+CompleteCommit", listed), listed
+    assert "CompleteCommit" in tools.run(TRANSACTIONS, "describe", "--transactional-id", "dlog.sink/query")
+    (log,) = [
+        each
+        for each in Path(broker["data_dir"]).glob("__transaction_state-*/*.log")
+        if b"query" in each.read_bytes()
+    ]
+    dumped = tools.run_alone(DUMP, "--transaction-log-decoder", "--print-data-log", "--files", log)
+    assert dumped.count("Unknown record type") >= 8, dumped
+    assert "Exception" not in dumped
+    formatted = tools.try_to(
+        CONSOLE_CONSUMER, "--topic", "__transaction_state", "--from-beginning", "--timeout-ms", 10_000,
+        "--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter",
+    )  # fmt: skip
+    assert "query" not in formatted.out
+    assert "Processed a total of" in formatted.err

@@ -11,6 +11,7 @@ from distributedlog.client.producer import Producer, ProducerOptions
 from distributedlog.client.sinks import Sink, SinkLease, offers_sinks
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
+    DlogError,
     InvalidTransactionStateError,
     ProducerFencedError,
     UnsupportedVersionError,
@@ -20,11 +21,18 @@ from distributedlog.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorResponse,
 )
+from distributedlog.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from distributedlog.protocol.messages.sink_transaction import (
     SinkOperation,
     SinkTransactionRequest,
     SinkTransactionResponse,
 )
+from distributedlog.records.batch import read_header
+from distributedlog.records.record import Record
 from tests.unit.client.stage import QUICK, ScriptedBroker, run
 
 SINK_ID = "dlog.sink/q"
@@ -117,5 +125,34 @@ def test_a_lease_is_for_a_producer_that_has_nothing_else() -> None:
         async with Producer(cluster, ProducerOptions()) as producer:
             producer.lease("dlog.sink/q", 4, 2)
             assert producer._accumulator.identity == Identity(4, 2)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
+def test_a_leased_producer_writes_in_its_transaction_and_never_takes_another_epoch(code: ErrorCode) -> None:
+    async def story(broker: ScriptedBroker, cluster: Cluster) -> None:
+        seen: list[tuple[str | None, int, int, bool]] = []
+
+        def refuse(request: Any, _version: int) -> ProduceResponse:
+            (topic,) = request.topic_data
+            (data,) = topic.partition_data
+            header = read_header(bytearray(data.records))
+            producer = header.producer_id, header.producer_epoch, header.is_transactional
+            seen.append((request.transactional_id, *producer))
+            told = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
+            return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[told])])
+
+        broker.topics["t"] = 1
+        broker.versions[ApiKey.PRODUCE] = (3, 12)
+        broker.answers[ApiKey.PRODUCE] = refuse
+        async with Producer(cluster, ProducerOptions(linger_ms=0)) as producer:
+            producer.lease(SINK_ID, 4, 2)
+            for _ in range(2):
+                delivery = await producer.send("t", Record(b"row"), 0)
+                await producer.flush()
+                with pytest.raises(DlogError):
+                    await delivery.wait()
+        assert set(seen) == {(SINK_ID, 4, 2, True)}
 
     tell(story)

@@ -127,8 +127,8 @@ def _topic(name: str | None) -> str | None:
 def _check_delivery(delivery: str) -> None:
     if delivery == EXACTLY_ONCE:
         raise ConfigError(
-            f"{DELIVERY}={EXACTLY_ONCE} is not offered yet: it needs transactions, which the broker does not "
-            f"have.  Write with {DELIVERY}={AT_LEAST_ONCE}, after which a task that Spark repeats may have "
+            f"{DELIVERY}={EXACTLY_ONCE} is not offered yet: brokers have what it needs, the sink does not "
+            f"use it.  Write with {DELIVERY}={AT_LEAST_ONCE}, after which a task that Spark repeats may have "
             "written rows twice, and let readers drop what they have seen"
         )
     if delivery != AT_LEAST_ONCE:

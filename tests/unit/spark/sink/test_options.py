@@ -74,7 +74,7 @@ def test_at_least_once_is_the_default_and_has_a_name() -> None:
 @pytest.mark.parametrize(
     ("told", "answer"),
     [
-        ({"delivery": "exactly-once"}, "not offered yet: it needs transactions"),
+        ({"delivery": "exactly-once"}, "not offered yet: brokers have what it needs"),
         ({"delivery": "at-most-once"}, "it can be at-least-once"),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing"),
         ({"kafka.bootstrap.servers": "a b"}, "is not an address"),
