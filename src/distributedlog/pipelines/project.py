@@ -100,6 +100,8 @@ def parse_topics(text: str) -> dict[str, int]:
 def find_project(where: str) -> Project:
     """The project in this directory, or in one above it."""
     start = Path(where).absolute()
+    if ".." in start.parts:  # "shop/.." is not below shop, although its text begins so
+        start = start.resolve()
     if start.is_file():
         return read_project(start)
     for directory in (start, *start.parents):

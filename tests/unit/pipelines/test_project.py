@@ -59,6 +59,18 @@ def test_a_project_is_found_from_below(tmp_path: Path) -> None:
         find_project(str(tmp_path))
 
 
+def test_the_directory_above_a_project_is_not_within_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`dlog pipeline reset -p ..` must not take the project that it was called in."""
+    made(tmp_path)
+    monkeypatch.chdir(tmp_path / "shop")
+    with pytest.raises(PipelineError, match=r"there is no pipeline in \.\. or above it"):
+        find_project("..")
+    monkeypatch.chdir(tmp_path / "shop" / "transformations")
+    assert find_project("..").name == "shop"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
