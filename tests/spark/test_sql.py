@@ -166,10 +166,12 @@ def test_on_a_terminal_one_session_answers_again_and_again(topics: Topics, tmp_p
     try:
         terminal.until("dlog> ")
         terminal.say(f"SELECT count(*) AS n\nFROM `{name}`;")
-        assert "50000" in terminal.until(" rows, ")
+        assert "50000" in terminal.until("1 row, ")
         topics.produce(name, [b"one more"])
         terminal.say(f"SELECT count(*) AS n FROM `{name}`;")
-        assert "50001" in terminal.until(" rows, ")
+        assert "50001" in terminal.until("1 row, ")
+        terminal.say("SELEC 1;")
+        assert "\\n" not in terminal.until("\r\n^^^")  # Spark's mark, in a line of its own
         terminal.say("SELECT * FROM nowhere;")
         terminal.until("it names no topic that is there")
         terminal.say(f"SELECT substr(value, 1, 2) AS v FROM `{name}` LIMIT 3;")

@@ -154,5 +154,5 @@ def show_seconds(seconds: float | None) -> str | None:
     return f"{seconds / 3_600:.1f} h" if seconds < 86_400 else f"{seconds / 86_400:.1f} d"
 
 
-def warn(message: str) -> None:
-    click.echo(f"dlog: {escape_controls(message)}", err=True)
+def warn(message: str, *, keeps_lines: bool = False) -> None:
+    click.echo(f"dlog: {escape_controls(message, keeps_lines=keeps_lines)}", err=True)

@@ -44,13 +44,22 @@ _WORDS: Final = re.compile(
 )
 
 
-def words_of(query: str) -> Iterator[str]:
-    """The identifiers of a query, as they are meant; texts and comments are left out."""
+def words_of(query: str, *, behind_dots: bool = True) -> Iterator[str]:
+    """The identifiers of a query, as they are meant; texts and comments are left out.  Without those behind
+    dots, what is left are names that nothing qualifies: not `orders` in `topic.orders`."""
+    end = 0
+    is_qualified = False
     for found in _WORDS.finditer(query):
-        if found[1] is not None:
-            yield found[1].replace("``", "`")
-        elif found[2] is not None:
-            yield found[2]
+        between = query[end : found.start()].strip()
+        end = found.end()
+        word = found[2] if found[1] is None else found[1].replace("``", "`")
+        if word is None:  # a comment changes nothing; a text is no name that a dot could follow
+            is_qualified = (is_qualified or between.endswith(".")) and not found[0].startswith("'")
+            continue
+        is_qualified = between.endswith(".") or (is_qualified and not between)
+        if behind_dots or not is_qualified:
+            yield word
+        is_qualified = False
 
 
 def named_topics(query: str, topics: Collection[str]) -> list[str]:

@@ -22,6 +22,15 @@ def test_plain_names_do_not_know_upper_case_but_an_exact_name_wins() -> None:
     assert named_topics("SELECT * FROM Orders", ["orders", "Orders"]) == ["Orders"]
 
 
+def test_what_stands_behind_a_dot_is_told_apart() -> None:
+    query = "SELECT o.value, 'x'.y FROM topic.orders o JOIN topic . `a-b` JOIN clicks, topic. /* . */ news"
+    plain = set(words_of(query, behind_dots=False))
+    assert {"clicks", "o", "topic"} <= plain
+    assert not plain & {"orders", "a-b", "news", "value", "y"}
+    assert {"orders", "a-b", "news", "clicks"} <= set(words_of(query))
+    assert "news" in set(words_of("SELECT 1. /* . */ FROM a, -- b.\n news", behind_dots=False))
+
+
 def test_a_topic_named_twice_is_one() -> None:
     assert named_topics("SELECT * FROM a UNION ALL SELECT * FROM a", ["a"]) == ["a"]
 

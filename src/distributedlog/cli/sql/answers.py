@@ -3,7 +3,7 @@
 Rows are fetched from Spark piece by piece, as Arrow, so that a large answer needs little memory here.  A
 table's columns are as wide as the first rows want; it shows `--limit` rows and says how to have them all.
 
-| value                          | JSON                       | CSV                             |
+| value                          | JSON                       | CSV; tables but for bytes (0x…) |
 |--------------------------------|----------------------------|---------------------------------|
 | null                           | null                       | empty                           |
 | bytes                          | UTF-8 text, or base64      | the same                        |
@@ -59,9 +59,10 @@ def _print_table(frame: "DataFrame", limit: int) -> int:
     sized: list[list[str]] = []
     table: TextTable | None = None
     count = 0
+    has_more = False
     for row in rows:
         if limit and count == limit:
-            warn(f"there are more than {limit} rows; --limit 0 shows all, -o json is for programs")
+            has_more = True
             break
         count += 1
         cells = [show_cell(value) for value in row]
@@ -73,6 +74,9 @@ def _print_table(frame: "DataFrame", limit: int) -> int:
             table = _begin(names, sized)
     if table is None:
         _begin(names, sized)
+    if has_more:
+        sys.stdout.flush()  # so that the note stands below the table, where both go to one terminal
+        warn(f"there are more than {limit} rows; --limit 0 shows all, -o json is for programs")
     return count
 
 
@@ -99,6 +103,8 @@ def show_cell(value: object) -> str:
         text = "0x" + bytes(value[:CELL_CHARACTERS_MAX]).hex()
     elif isinstance(value, datetime):
         text = show_time(_milliseconds(value))
+    elif isinstance(value, bool | dict | list | tuple):  # a struct is a tuple
+        text = str(as_csv(value))
     else:
         text = str(value)
     text = escape_controls(text)

@@ -76,13 +76,14 @@ class Asker:
         from distributedlog.spark.topic_views import make_view, words_of
 
         words = {word.lower() for word in words_of(query)}
+        plain = {word.lower() for word in words_of(query, behind_dots=False)}
         tables = self._tables.refresh(spark, words) if self._tables is not None else set()
         for topic, partitions in ends.items():
             is_table = topic.lower() in tables
             make_view(
                 spark, self._bootstrap, topic, partitions, self._options, is_plain_name_free=not is_table
             )
-            if is_table:
+            if is_table and topic.lower() in plain:
                 self._say_which(spark, topic)
         return spark.sql(query)
 

@@ -91,9 +91,11 @@ class Shell:
             except SparkNotReadyError:
                 raise
             except (click.ClickException, DlogError) as error:
-                warn(error.format_message() if isinstance(error, click.ClickException) else str(error))
+                reason = error.format_message() if isinstance(error, click.ClickException) else str(error)
+                warn(reason, keeps_lines=True)  # Spark's mark stands below the word that is wrong
             else:
-                click.echo(f"{count:,} rows, {time.monotonic() - begun:.1f} s", err=True)
+                rows = "1 row" if count == 1 else f"{count:,} rows"
+                click.echo(f"{rows}, {time.monotonic() - begun:.1f} s", err=True)
 
     def _ask(self, statement: str, started: concurrent.futures.Future[None]) -> int:
         """Returns how many rows it printed; on Spark's thread."""

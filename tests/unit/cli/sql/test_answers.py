@@ -6,8 +6,9 @@ from decimal import Decimal
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import Row
 
-from distributedlog.cli.sql.answers import as_csv, as_json
+from distributedlog.cli.sql.answers import as_csv, as_json, show_cell
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,4 +34,13 @@ def test_a_cell_of_csv_is_a_value_or_the_json_of_one() -> None:
     told = [None, True, 7, 0.5, "a,b", b"\xff", Decimal("1.50"), moment, [1, None], {"a": moment}]
     assert [as_csv(value) for value in told] == [
         None, "true", 7, 0.5, "a,b", "/w==", "1.50", "1969-12-31T23:59:59.999Z", "[1, null]", '{"a": -1}',
+    ]  # fmt: skip
+
+
+def test_a_cell_for_people_shows_no_python() -> None:
+    headers = [Row(key="n", value=b"12"), Row(key="raw", value=b"\xff")]
+    assert show_cell(headers) == '[{"key": "n", "value": "12"}, {"key": "raw", "value": "/w=="}]'
+    assert show_cell(Row(a=1, b=None)) == '{"a": 1, "b": null}'
+    assert [show_cell(value) for value in (True, None, b"\xff", {"a": [1.5]}, "\x1b[1m")] == [
+        "true", "-", "0xff", '{"a": [1.5]}', "\\x1b[1m",
     ]  # fmt: skip
