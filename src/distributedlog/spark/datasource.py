@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from distributedlog.model.errors import ConfigError
+from distributedlog.spark.plain_errors import told_plainly
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -38,6 +39,7 @@ class DlogDataSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
+    @told_plainly
     def schema(self) -> "StructType":
         if SEGMENTS not in self.options:  # what is wrong is said at load(), not when the query starts
             from distributedlog.spark.source.options import check_read_options
@@ -58,6 +60,7 @@ class DlogDataSource(DataSource):
                 f"the schema is fixed: {own.simpleString()}; choose columns with the option columns"
             )
 
+    @told_plainly
     def reader(self, schema: "StructType") -> "DataSourceReader":
         self._check_schema(schema)
         if SEGMENTS in self.options:
@@ -68,6 +71,7 @@ class DlogDataSource(DataSource):
 
         return BatchReader(self.options)
 
+    @told_plainly
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 (Spark's name)
         self._check_schema(schema)
         if SEGMENTS in self.options:
@@ -79,11 +83,13 @@ class DlogDataSource(DataSource):
 
         return StreamReader(self.options)
 
+    @told_plainly
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         from distributedlog.spark.sink.writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
+    @told_plainly
     def streamWriter(  # noqa: N802 (Spark's name)
         self, schema: "StructType", overwrite: bool
     ) -> "DataSourceStreamWriter":

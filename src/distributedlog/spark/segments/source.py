@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from distributedlog.model.errors import CorruptBatchError, CorruptLogError
 from distributedlog.model.ids import TopicPartition
+from distributedlog.spark.plain_errors import told_plainly
 from distributedlog.spark.segments.files import PartitionFiles, open_files
 from distributedlog.spark.segments.options import SEGMENTS, SegmentOptions, parse_segment_options
 from distributedlog.spark.segments.plan import (
@@ -47,6 +48,7 @@ class SegmentReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = parse_segment_options(options)
 
+    @told_plainly
     def partitions(self) -> list[InputPartition]:
         files = open_files()
         try:

@@ -135,9 +135,9 @@ class RowCheck:
             is_outside = pc.and_(is_outside, is_for_topic)
         if pc.any(is_outside).as_py():
             first = pc.filter(column, is_outside)[0].as_py()
-            raise self._wrong(
-                rows, is_outside, f"topic {topic!r} has partitions 0 to {partition_count - 1}, not {first}"
-            )
+            reason = f"topic {topic!r} has partitions 0 to {partition_count - 1}, not {first}"
+            advice = "leave the column partition out, and keys decide"
+            raise self._wrong(rows, is_outside, f"{reason}; {advice}")
 
     def sizes(self, rows: "pyarrow.RecordBatch") -> None:
         """Every row can be sent at all.  What the topic itself allows only its broker knows."""

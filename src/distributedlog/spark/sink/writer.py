@@ -33,6 +33,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from distributedlog.model.errors import ConfigError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.records.arrow_write import CutBatch, Route, cut_rows, route_rows
+from distributedlog.spark.plain_errors import told_plainly
 from distributedlog.spark.sink.columns import PARTITION, TOPIC, RowCheck, SinkColumns, check_schema
 from distributedlog.spark.sink.options import SinkOptions, parse_sink_options
 from distributedlog.spark.sink.worker import SinkProducer, task_producer
@@ -85,6 +86,7 @@ class DlogWriter(DataSourceArrowWriter):
         self._options = options
         self._columns = columns
 
+    @told_plainly
     def write(self, iterator: "Iterator[pyarrow.RecordBatch]") -> Written:
         return write_task(self._options, self._columns, iterator)
 
@@ -100,6 +102,7 @@ class DlogStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._columns = columns
 
+    @told_plainly
     def write(self, iterator: "Iterator[pyarrow.RecordBatch]") -> Written:
         return write_task(self._options, self._columns, iterator)
 

@@ -14,6 +14,7 @@ from distributedlog.client.offset_specs import LATEST
 from distributedlog.model.errors import ConfigError, OffsetOutOfRangeError
 from distributedlog.model.ids import ZERO_UUID, TopicPartition
 from distributedlog.spark.connections import ConnectedCluster, connect
+from distributedlog.spark.plain_errors import told_plainly
 from distributedlog.spark.source.fetching import Task, read_task
 from distributedlog.spark.source.losses import Losses
 from distributedlog.spark.source.options import AtOffsets, parse_batch_options
@@ -28,6 +29,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = parse_batch_options(options)
 
+    @told_plainly
     def partitions(self) -> list[InputPartition]:
         options = self._options
         connected = connect(options.kafka.bootstrap, options.kafka.client)

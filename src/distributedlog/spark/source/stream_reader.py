@@ -39,6 +39,7 @@ from distributedlog.client.offset_specs import EARLIEST, LATEST, Isolation
 from distributedlog.model.errors import DlogError, OffsetOutOfRangeError, UnknownTopicError
 from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
 from distributedlog.spark.connections import close_connections, connect
+from distributedlog.spark.plain_errors import told_plainly
 from distributedlog.spark.source.fetching import Task, read_task
 from distributedlog.spark.source.losses import Losses
 from distributedlog.spark.source.offsets import OFFSET_MAX, Positions, positions_of
@@ -79,6 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._query = Query(self._options)
         return self._query
 
+    @told_plainly
     def initialOffset(self) -> Json:  # noqa: N802 (Spark's name, here and below)
         return self.query.initial().as_json()
 
@@ -87,6 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         runs once."""
         return ReadMaxRows(self._options.limits.offsets_max or OFFSET_MAX)
 
+    @told_plainly
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         rows_max = None if isinstance(limit, ReadAllAvailable) else _rows_max(limit)
         return self.query.latest(positions_of(start), rows_max).as_json()
@@ -98,6 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self.query.stops_at_the_end = True
 
+    @told_plainly
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         return list(self.query.tasks(positions_of(start), positions_of(end)))
 
