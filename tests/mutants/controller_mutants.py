@@ -220,8 +220,8 @@ MUTANTS = [
     Mutant(
         "a new controller fences by what its predecessor heard",
         "controller/brokers.py",
-        "            self._of[broker_id] = Session(now_ms, False, shutdown_offset=shutdown_offset)",
-        "            self._of[broker_id] = Session(now_ms - 1, False, shutdown_offset=shutdown_offset)",
+        "            self._of[broker_id] = Session(now_ms, silent_since_ms, False, ",
+        "            self._of[broker_id] = Session(now_ms - 1, silent_since_ms, False, ",
         f"{C}/test_brokers.py",
     ),
     Mutant(

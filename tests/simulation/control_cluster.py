@@ -115,6 +115,8 @@ class ControlCluster:
             on_log_engine=seed % 5 == 0,
         )
         self.cluster_id = "simulated"
+        self.tries_ports = seed % 3 == 0
+        self.wire.cut_refuses = seed % 2 == 0
         self.recent_bytes_max = chance.choice((500, 5_000, 1_000_000))
         self.level = chance.choice((LEVEL_MIN, LEVEL_MAX, LEVEL_MAX, LEVEL_MAX))
         self.times = LifecycleTimes(

@@ -16,6 +16,7 @@ from distributedlog.broker.cluster.forwarding import ControllerForwarder
 from distributedlog.broker.cluster.lease_grant import LeaseGrant
 from distributedlog.broker.cluster.lifecycle import BrokerLifecycle, LifecycleState
 from distributedlog.broker.cluster.metadata import MetadataReplica
+from distributedlog.broker.cluster.port_watch import PortWatch, SilentBroker, Tried
 from distributedlog.broker.coordination.controller_driver import ControllerDriver
 from distributedlog.broker.coordination.lease import CoordinatorLease
 from distributedlog.control.contract import ControllerReply
@@ -109,8 +110,15 @@ class ControlHost(RaftProcess):
             self.controller = None
             return False
         assert self.driver is not None
+        self.ports = PortWatch(controller, self._try_ports, clock=self.clock, scheduler=self)
         controller.attach(self.driver)
         return True
+
+    def _try_ports(self, broker: SilentBroker, tried: Tried) -> None:
+        life = self.life
+        self.cluster.wire.try_ports(
+            self, broker.broker_id, lambda refused: self.run(life, lambda: tried(refused))
+        )
 
     def _start_broker(self) -> None:
         randomness = SeededRandomness(self.chance.getrandbits(64))
@@ -259,6 +267,8 @@ class ControlHost(RaftProcess):
         if is_active:
             assert self.driver is not None
             self.cluster.activated(self, self.driver.status.term)
+        if self.cluster.tries_ports:
+            self.ports.take_activity(is_active)
         self.say("takes charge" if is_active else "is not in charge any more")
 
     # --- Raft ----------------------------------------------------------------------------------

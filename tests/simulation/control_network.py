@@ -42,6 +42,8 @@ class Wire:
         # In the order they came: a set's order would differ from one run to the next.
         self._pending: dict[int, dict[_Call, None]] = {}
         self.calls = 0
+        self.cut_refuses = False
+        """Whether something refuses connections in the name of those that are cut off."""
 
     def delay_us(self) -> int:
         network = self.network
@@ -59,6 +61,15 @@ class Wire:
     def is_cut(self, one: int, other: int) -> bool:
         cut = self.network.cut
         return (one, other) in cut or (other, one) in cut
+
+    def try_ports(self, caller: "ControlHost", broker_id: int, then: Callable[[bool], None]) -> None:
+        """`then` is told whether the ports of a broker refuse.  Where the network is cut nobody answers, or
+        something in between does and refuses, in runs that have that.  Draws nothing."""
+        processes = [host for host in self.hosts.values() if host.broker_id == broker_id]
+        reached = [host for host in processes if not self.is_cut(caller.node_id, host.node_id)]
+        refused = not any(host.is_up for host in reached) if reached else self.cut_refuses
+        delay_us = 2 * self.network.delay_max_us if refused or reached else CONNECT_US_MAX
+        self.loop.call_after(delay_us, then, refused)
 
     # --- connections ---------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from distributedlog.broker.cluster.forwarding import ControllerForwarder
 from distributedlog.broker.cluster.lease_grant import LeaseGrant
 from distributedlog.broker.cluster.lifecycle import NO_EPOCH, BrokerLifecycle, LifecycleState, LifecycleTimes
 from distributedlog.broker.cluster.metadata import MetadataReplica
+from distributedlog.broker.cluster.port_watch import PortWatch, SilentBroker, Tried
 from distributedlog.broker.cluster.raft_driver import RaftDriver
 from distributedlog.broker.coordination.controller_driver import ControllerDriver
 from distributedlog.broker.loops import LoopScheduler
@@ -130,6 +131,8 @@ class ControlPlane:
         self._executor = SystemExecutor(threads=1)
         self._transport: GrpcTransport | None = None
         self._watcher: MetadataWatcher | None = None
+        self._ports: PortWatch | None = None
+        self._tries: set[asyncio.Task[bool]] = set()
         self._not_leading: asyncio.Event | None = None
         self._leader_id: int | None = None
         self._elections = 0
@@ -202,7 +205,7 @@ class ControlPlane:
             clock=self._clock,
             scheduler=self._scheduler,
             failed=self._events.failed,
-            activity=self._events.active,
+            activity=self._activity,
         )
         self.raft = RaftDriver(
             settings.node_id,
@@ -226,6 +229,24 @@ class ControlPlane:
             refused=self._refusals.refuse_message,
         )
         self.controller.attach(self.raft)
+
+        self._ports = PortWatch(
+            self.controller, self._try_ports, clock=self._clock, scheduler=self._scheduler
+        )
+
+    def _activity(self, is_active: bool) -> None:
+        self._events.active(is_active)
+        if self._ports is not None:
+            self._ports.take_activity(is_active)
+
+    def _try_ports(self, broker: SilentBroker, tried: Tried) -> None:
+        from distributedlog.control.ports import all_refuse  # a node alone has nobody to try
+
+        addresses = [(each.host, each.port) for each in broker.endpoints]
+        task = asyncio.get_running_loop().create_task(all_refuse(addresses))
+        self._tries.add(task)
+        task.add_done_callback(self._tries.discard)
+        task.add_done_callback(lambda done: tried(not done.cancelled() and done.result()))
 
     def _progressed(self) -> None:
         if self.controller is not None and self.raft is not None:
@@ -388,6 +409,10 @@ class ControlPlane:
             self.lifecycle.stop()
         if self.probe is not None:
             self.probe.stop()
+        if self._ports is not None:
+            self._ports.stop()
+        for task in list(self._tries):
+            task.cancel()
         await self._hand_over_quorum()
         if self._watcher is not None:
             await self._watcher.stop()
@@ -429,5 +454,6 @@ def controller_config(settings: NodeSettings, identity: Identity) -> ControllerC
         cluster_settings=settings.cluster_settings,
         # Who stores partitions is not known yet; usually it is the voters, or more than they are.
         brokers_expected=len(settings.controller_quorum_voters),
+        refused_timeout_ms=settings.broker_refused_timeout_ms,
         leader_balance_interval_ms=settings.leader_balance_interval_s * SECOND_MS,
     )

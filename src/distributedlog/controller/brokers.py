@@ -17,6 +17,9 @@ epoch it is registered in, it was an unclean stop: it leaves ISR and ELR, unless
 nothing was committed by it that was not synced (decision 33).  If none of its disks is one that it
 had, it holds nothing at all.
 
+A broker whose ports refuse is fenced after a short silence (decision 34).  It may be alive all the same, and
+hold a lease; so until a session after its last heartbeat it counts among those who may.
+
 SOFT STATE, lost with the controller: when each broker sent its last heartbeat, how far it has replayed, at
 which offset its shutdown began, and what else is heard from brokers (`sessions`).  A new controller gives
 every broker a full session timeout from its own beginning.  But only who sent this controller a heartbeat
@@ -53,7 +56,12 @@ from distributedlog.controller.records import (
     UnregisterBroker,
 )
 from distributedlog.controller.replica_faults import settle_faults
-from distributedlog.controller.requests import HeartbeatReply, HeartbeatRequest, RegisterBrokerRequest
+from distributedlog.controller.requests import (
+    FenceRefusedRequest,
+    HeartbeatReply,
+    HeartbeatRequest,
+    RegisterBrokerRequest,
+)
 from distributedlog.controller.sessions.leases import Leases
 from distributedlog.controller.sessions.unclean import UncleanElections
 from distributedlog.controller.snapshots import broker_record
@@ -91,6 +99,7 @@ class BrokerEvent(Enum):
     CAUGHT_UP = "a heartbeat came, and it has replayed its registration"
     FENCING_REQUESTED = "asked to be fenced, or its data loop is stuck"
     EXPIRED = "no heartbeat for a session timeout"
+    REFUSED = "no heartbeat for a short while, and its ports refuse"
     SHUTDOWN_REQUESTED = "asked to shut down"
     HANDED_OVER = "leads nothing, and all active brokers know"
     UNREGISTERED = "unregistered by an operator"
@@ -104,12 +113,14 @@ TRANSITIONS: Final[Mapping[tuple[BrokerState, BrokerEvent], BrokerState]] = {
     (BrokerState.ACTIVE, BrokerEvent.REGISTERED): BrokerState.FENCED,
     (BrokerState.ACTIVE, BrokerEvent.FENCING_REQUESTED): BrokerState.FENCED,
     (BrokerState.ACTIVE, BrokerEvent.EXPIRED): BrokerState.FENCED,
+    (BrokerState.ACTIVE, BrokerEvent.REFUSED): BrokerState.FENCED,
     (BrokerState.ACTIVE, BrokerEvent.SHUTDOWN_REQUESTED): BrokerState.SHUTTING_DOWN,
     (BrokerState.ACTIVE, BrokerEvent.HANDED_OVER): BrokerState.FENCED,
     (BrokerState.ACTIVE, BrokerEvent.UNREGISTERED): BrokerState.UNREGISTERED,
     (BrokerState.SHUTTING_DOWN, BrokerEvent.REGISTERED): BrokerState.FENCED,
     (BrokerState.SHUTTING_DOWN, BrokerEvent.FENCING_REQUESTED): BrokerState.FENCED,
     (BrokerState.SHUTTING_DOWN, BrokerEvent.EXPIRED): BrokerState.FENCED,
+    (BrokerState.SHUTTING_DOWN, BrokerEvent.REFUSED): BrokerState.FENCED,
     (BrokerState.SHUTTING_DOWN, BrokerEvent.HANDED_OVER): BrokerState.FENCED,
     (BrokerState.SHUTTING_DOWN, BrokerEvent.UNREGISTERED): BrokerState.UNREGISTERED,
 }
@@ -132,6 +143,8 @@ class Session:
     """What is known of one broker's life, beyond the image."""
 
     last_contact_ms: int
+    silent_since_ms: int
+    """The time from which its silence counts, if its ports refuse."""
     heard: bool
     """Whether this controller has heard it; else it was only granted time."""
     metadata_offset: int = -1
@@ -148,22 +161,37 @@ class Sessions:
 
     def __init__(self) -> None:
         self._of: dict[int, Session] = {}
+        self._lease_ends_ms: dict[int, int] = {}
+        """The time at which the lease has surely ended of a broker that is fenced and may be alive."""
         self.leases = Leases()
         self.unclean = UncleanElections()
 
-    def restart(self, image: MetadataImage, now_ms: int, next_offset: int) -> None:
-        """A new controller: everyone has a full session timeout from now."""
+    def restart(
+        self, image: MetadataImage, now_ms: int, next_offset: int, refused_timeout_ms: int = 0
+    ) -> None:
+        """A new controller: everyone has a full session timeout from now.
+
+        But for who is dead by what its ports say: who was the controller before was silent for longer than it
+        takes to elect another, and the others have half of the time for a first heartbeat.
+        """
         self._of = {}
+        self._lease_ends_ms = {
+            broker_id: now_ms + session_timeout_ms(image)
+            for broker_id, broker in image.brokers.items()
+            if broker.fenced and not broker.in_controlled_shutdown
+        }
         self.leases.restart(next_offset - 1)
         self.unclean.restart(image)
         for broker_id, broker in image.brokers.items():
             shutdown_offset = next_offset if broker.in_controlled_shutdown else None
-            self._of[broker_id] = Session(now_ms, False, shutdown_offset=shutdown_offset)
+            granted_ms = 0 if broker_id == image.controller_id else refused_timeout_ms // 2
+            silent_since_ms = now_ms - refused_timeout_ms + granted_ms
+            self._of[broker_id] = Session(now_ms, silent_since_ms, False, shutdown_offset=shutdown_offset)
 
     def note_progress(self, broker_id: int, now_ms: int, metadata_offset: int, next_offset: int) -> None:
         """Notes how far a heartbeat says it is.  Who has by now what there was at its last heartbeat had all
         of it then: where much is written nobody is ever up to the very end."""
-        session = self._of.setdefault(broker_id, Session(now_ms, True))
+        session = self._of.setdefault(broker_id, Session(now_ms, now_ms, True))
         if metadata_offset + 1 >= next_offset:
             session.caught_up_ms = now_ms
         elif metadata_offset + 1 >= session.log_end_offset >= 0:
@@ -171,8 +199,9 @@ class Sessions:
         session.log_end_offset = next_offset
 
     def touch(self, broker_id: int, now_ms: int, metadata_offset: int = -1) -> Session:
-        session = self._of.setdefault(broker_id, Session(now_ms, True))
+        session = self._of.setdefault(broker_id, Session(now_ms, now_ms, True))
         session.last_contact_ms = max(session.last_contact_ms, now_ms)
+        session.silent_since_ms = max(session.silent_since_ms, now_ms)
         session.heard = True
         session.metadata_offset = max(session.metadata_offset, metadata_offset)
         return session
@@ -185,7 +214,8 @@ class Sessions:
 
     def begin(self, broker_id: int, now_ms: int) -> None:
         """Begins with a new incarnation."""
-        self._of[broker_id] = Session(now_ms, True)
+        self._of[broker_id] = Session(now_ms, now_ms, True)
+        self._lease_ends_ms.pop(broker_id, None)
 
     def is_alive(self, image: MetadataImage, broker_id: int, now_ms: int, *, is_heard: bool = True) -> bool:
         """Returns whether the broker's session lasts; of one that this controller heard if `is_heard`."""
@@ -205,6 +235,25 @@ class Sessions:
             ),
             default=None,
         )
+
+    def find_silent(self, image: MetadataImage, now_ms: int, wait_ms: int) -> Iterator[Broker]:
+        """Returns the unfenced brokers that have been silent for `wait_ms`, by id."""
+        for broker_id in sorted(self._of):
+            broker = image.brokers.get(broker_id)
+            is_silent = now_ms - self._of[broker_id].silent_since_ms >= wait_ms
+            if is_silent and broker is not None and not broker.fenced:
+                yield broker
+
+    def note_fenced_early(self, image: MetadataImage, broker_id: int) -> None:
+        """Notes that a broker is fenced that may be alive, and answer by the lease it has."""
+        self._lease_ends_ms[broker_id] = self._of[broker_id].last_contact_ms + session_timeout_ms(image)
+
+    def find_lease_holders(self, image: MetadataImage, now_ms: int) -> Iterator[int]:
+        """Returns the brokers that may hold a lease: all that are active, and those that were fenced when
+        their lease may not have ended."""
+        for broker_id in image.brokers:
+            if image.is_active(broker_id) or now_ms < self._lease_ends_ms.get(broker_id, now_ms):
+                yield broker_id
 
     def excuse(self, image: MetadataImage, due_ms: int, now_ms: int) -> None:
         """Begins all sessions anew if one is long overdue: the controller itself did not run then."""
@@ -362,7 +411,7 @@ def heartbeat(
         took_replica_faults=bool(request.replica_faults),
         lease_offset=next_offset if records else leases.lease_offset(request.broker_id),
         settled_offset=leases.settled_offset(
-            (each for each in image.brokers if image.is_active(each)), request.broker_id, next_offset - 1
+            sessions.find_lease_holders(image, now_ms), request.broker_id, next_offset - 1
         ),
     )
     if reply.should_shut_down:
@@ -440,6 +489,17 @@ def fence_expired(image: MetadataImage, sessions: Sessions, now_ms: int) -> list
         return []
     broker = image.brokers[expiry[1]]
     return _move(image, broker, TRANSITIONS[state_of(broker), BrokerEvent.EXPIRED])
+
+
+def fence_refused(
+    image: MetadataImage, sessions: Sessions, request: FenceRefusedRequest, now_ms: int, wait_ms: int
+) -> list[Message]:
+    """Fences a broker whose ports refuse, if it is silent still."""
+    broker = check_epoch(image, request.broker_id, request.broker_epoch)
+    if broker not in sessions.find_silent(image, now_ms, wait_ms):
+        return []
+    sessions.note_fenced_early(image, broker.broker_id)
+    return _move(image, broker, TRANSITIONS[state_of(broker), BrokerEvent.REFUSED])
 
 
 def unregister(image: MetadataImage, broker_id: int) -> list[Message]:

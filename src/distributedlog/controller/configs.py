@@ -93,6 +93,8 @@ class ControllerConfig:
     brokers_expected: int = 1
     """How many brokers a cluster will have that this controller is the first of: it is formatted to replicate
     over as many."""
+    refused_timeout_ms: int = 1 * SECOND_MS
+    """A broker that has been silent for this long, and whose ports refuse, is fenced."""
     leader_balance_interval_ms: int = 300 * SECOND_MS
     elections_per_balance_max: int = 1_000
     partitions_max: int = 16_000

@@ -6,7 +6,8 @@ SOFT STATE: the sessions of brokers (see `brokers`), and when leaders are to be 
 controller takes over by replay.  Every change is one entry of the log, so nothing can be half done; what a
 predecessor had begun and not yet written (a broker to fence, a shutdown to finish, a partition without
 a leader that could have one) follows from the image, and is taken up in `activated` or as its time comes.
-Nobody is fenced before a full session timeout has passed under the new controller.
+Nobody is fenced before a full session timeout has passed under the new controller, but for who is dead by
+what its ports say (decision 34).
 
 The first entry of each controller says who it is, and has the settings of the whole cluster that it lacked.
 The first of a new cluster says its level and its id too, and nothing may stand before it.  The machine asks
@@ -29,7 +30,7 @@ from distributedlog.controller.features import (
     TRANSACTION_FEATURE,
     versioned,
 )
-from distributedlog.controller.image import NO_OFFSET, MetadataImage
+from distributedlog.controller.image import NO_OFFSET, Broker, MetadataImage
 from distributedlog.controller.placement import Chance
 from distributedlog.controller.quotas import ENTITIES_MAX, edit_quotas, entity_of
 from distributedlog.controller.records import ClusterCreated, ControllerElected, FeatureLevelSet, Versioned
@@ -45,6 +46,7 @@ from distributedlog.controller.requests import (
     DescribeQuorumRequest,
     ElectLeadersRequest,
     FeaturesReply,
+    FenceRefusedRequest,
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
     ItemOutcome,
@@ -102,7 +104,9 @@ class ControllerMachine:
         self.image = self.image.apply(messages, offset, level_max=self.config.level_max)
 
     def activated(self, context: Context) -> Result[Versioned, None, None]:
-        self._sessions.restart(self.image, context.now_ms, context.next_offset)
+        self._sessions.restart(
+            self.image, context.now_ms, context.next_offset, self.config.refused_timeout_ms
+        )
         self._balance_ms = context.now_ms + self.config.leader_balance_interval_ms
         elected = ControllerElected(controller_id=self.config.controller_id, epoch=context.epoch)
         if not self.image.cluster_id:
@@ -155,6 +159,10 @@ class ControllerMachine:
         self._balance_ms = context.now_ms + pause_ms
         return Result(None, self._at_level(list(balanced)))
 
+    def find_silent(self, now_ms: int) -> Iterator[Broker]:
+        """Returns the unfenced brokers that have been silent for so long that their ports are to be tried."""
+        return self._sessions.find_silent(self.image, now_ms, self.config.refused_timeout_ms)
+
     def heard(self) -> Iterator[tuple[int, Session]]:
         """Returns the sessions of brokers that sent this controller a heartbeat, by id."""
         return self._sessions.heard()
@@ -178,6 +186,9 @@ class ControllerMachine:
         match request:
             case HeartbeatRequest():
                 return brokers.heartbeat(image, sessions, request, context.now_ms, context.next_offset)
+            case FenceRefusedRequest():
+                wait_ms = config.refused_timeout_ms
+                return brokers.fence_refused(image, sessions, request, context.now_ms, wait_ms), None
             case RegisterBrokerRequest():
                 records, epoch = brokers.register(
                     image, sessions, request, context.now_ms, context.next_offset

@@ -95,6 +95,13 @@ class HeartbeatReply(NamedTuple):
     controller that does not tell."""
 
 
+class FenceRefusedRequest(NamedTuple):
+    """Tells the controller, from inside it, that a silent broker has ports that refuse."""
+
+    broker_id: int
+    broker_epoch: int
+
+
 class UnregisterBrokerRequest(NamedTuple):
     broker_id: int
 
@@ -313,6 +320,7 @@ class ReadImageRequest(NamedTuple):
 Request = (
     RegisterBrokerRequest
     | HeartbeatRequest
+    | FenceRefusedRequest
     | UnregisterBrokerRequest
     | CreateTopicsRequest
     | DeleteTopicsRequest

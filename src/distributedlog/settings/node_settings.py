@@ -216,8 +216,13 @@ class NodeSettings:
         "broker.session.timeout.ms", "A broker that sends no heartbeat for this long is fenced."
     )
     broker_heartbeat_interval_ms: int = _number(
-        1 * SECOND_MS, "broker.heartbeat.interval.ms", "How often a broker says that it is there.",
+        500, "broker.heartbeat.interval.ms", "How often a broker says that it is there.",
         low=10, high=30 * MINUTE_MS,
+    )  # fmt: skip
+    broker_refused_timeout_ms: int = _number(
+        1 * SECOND_MS, "broker.refused.timeout.ms",
+        "A broker that sends no heartbeat for this long, and whose listeners refuse connections, is fenced.",
+        low=10, high=60 * MINUTE_MS,
     )  # fmt: skip
     registration_timeout_ms: int = _number(
         60 * SECOND_MS, "initial.broker.registration.timeout.ms",

@@ -324,7 +324,7 @@ TOPIC_SETTINGS: Final = (
     Intended(
         "Settings",
         "Brokers have some other defaults: the size of groups and the number of connections are bounded, "
-        "`broker.heartbeat.interval.ms` is 1000 and `log.cleaner.backoff.ms` 10000. Listeners, the numbers "
+        "`broker.heartbeat.interval.ms` is 500 and `log.cleaner.backoff.ms` 10000. Listeners, the numbers "
         "of connections and `log.cleaner.backoff.ms` are changed by a restart alone.",
         tuple(
             Match("DescribeConfigs/of a broker/all", f"**/configs/{name}")

@@ -4,7 +4,12 @@ from distributedlog.controller.brokers import TRANSITIONS, BrokerEvent, BrokerSt
 from distributedlog.controller.features import METADATA_FEATURE
 from distributedlog.controller.image import Endpoint, SupportedLevels
 from distributedlog.controller.records import NO_LEADER
-from distributedlog.controller.requests import HeartbeatRequest, RegisterBrokerReply, UnregisterBrokerRequest
+from distributedlog.controller.requests import (
+    FenceRefusedRequest,
+    HeartbeatRequest,
+    RegisterBrokerReply,
+    UnregisterBrokerRequest,
+)
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import ZERO_UUID
 from tests.unit.controller.stage import SESSION_MS, Stage, config, incarnation
@@ -253,6 +258,105 @@ def test_an_unclean_restart_leaves_the_isr() -> None:
         stage.failover()
         stage.register(1)
         assert stage.partition("t").isr == (2,)
+
+
+REFUSED_MS = 1_000
+
+
+def silent(stage: Stage) -> list[int]:
+    return [each.broker_id for each in stage.machine.find_silent(stage.now_ms)]
+
+
+def test_a_broker_that_is_silent_and_whose_ports_refuse_is_fenced_before_its_session_ends() -> None:
+    stage = Stage()
+    stage.start(1, 2)
+    stage.create("t", (1, 2))
+    gone = FenceRefusedRequest(1, stage.epochs[1])
+    stage.pass_time(REFUSED_MS - 1)
+    stage.heartbeat(2)
+    stage.ask(gone, object)
+    assert (silent(stage), stage.partition("t").leader) == ([], 1)
+    stage.pass_time(1)
+    assert silent(stage) == [1]
+    stage.ask(gone, object)
+    assert (state(stage, 1), stage.partition("t").leader, silent(stage)) == (BrokerState.FENCED, 2, [])
+
+
+def test_a_heartbeat_that_comes_before_the_refusal_counts() -> None:
+    stage = Stage()
+    stage.start(1)
+    stage.pass_time(REFUSED_MS)
+    stage.heartbeat(1)
+    stage.ask(FenceRefusedRequest(1, stage.epochs[1]), object)
+    assert state(stage, 1) is BrokerState.ACTIVE
+    stage.pass_time(REFUSED_MS)
+    stage.ask(FenceRefusedRequest(1, stage.epochs[1]), object)
+    assert state(stage, 1) is BrokerState.FENCED
+    stage.heartbeat(1)  # it was a proxy that refused
+    assert state(stage, 1) is BrokerState.ACTIVE
+
+
+def test_the_refusal_of_an_earlier_process_says_nothing_of_the_next() -> None:
+    stage = Stage()
+    stage.start(1)
+    dead, before = stage.image.brokers[1].incarnation_id, stage.epochs[1]
+    stage.start(1, predecessors=(dead,))
+    stage.pass_time(REFUSED_MS)
+    assert stage.refusal(FenceRefusedRequest(1, before)) is ErrorCode.STALE_BROKER_EPOCH
+    assert state(stage, 1) is BrokerState.ACTIVE
+
+
+def test_a_new_controller_tries_the_one_before_it_at_once_and_the_others_soon() -> None:
+    stage = Stage()  # the controller is node 1
+    stage.start(1, 2)
+    stage.failover()
+    assert silent(stage) == [1]
+    stage.pass_time(REFUSED_MS // 2)
+    assert silent(stage) == [1, 2]
+    stage.heartbeat(2)
+    assert silent(stage) == [1]
+
+
+def test_who_is_fenced_early_holds_takeovers_up_until_its_lease_has_ended() -> None:
+    stage = Stage()
+    stage.start(1, 2)
+    stage.create("__consumer_offsets", (1, 2))
+    offset = stage.log.next_offset() - 1
+    for broker_id in (1, 2):
+        assert stage.heartbeat(broker_id, applied_offset=offset).settled_offset == offset
+    stage.pass_time(REFUSED_MS)
+    stage.ask(FenceRefusedRequest(1, stage.epochs[1]), object)
+    change = stage.log.next_offset() - 1
+    assert stage.heartbeat(2, applied_offset=change).settled_offset == offset
+    stage.pass_time(SESSION_MS - REFUSED_MS - 1)
+    assert stage.heartbeat(2, applied_offset=change).settled_offset == offset
+    stage.pass_time(1)
+    assert stage.heartbeat(2, applied_offset=change).settled_offset == change
+
+
+def test_a_new_controller_does_not_know_whose_lease_has_ended() -> None:
+    stage = Stage()
+    stage.start(1, 2)
+    stage.create("__consumer_offsets", (1, 2))
+    stage.pass_time(REFUSED_MS)
+    stage.ask(FenceRefusedRequest(1, stage.epochs[1]), object)
+    stage.failover()
+    end = stage.log.next_offset() - 1
+    assert stage.heartbeat(2, applied_offset=end).settled_offset == -1
+    stage.silence(1)
+    assert stage.heartbeat(2, applied_offset=end).settled_offset == end
+
+
+def test_the_next_process_of_one_that_was_fenced_early_ends_the_wait() -> None:
+    stage = Stage()
+    stage.start(1, 2)
+    stage.create("__consumer_offsets", (1, 2))
+    dead = stage.image.brokers[1].incarnation_id
+    stage.pass_time(REFUSED_MS)
+    stage.ask(FenceRefusedRequest(1, stage.epochs[1]), object)
+    assert (stage.heartbeat(2, applied_offset=99).settled_offset or 0) < stage.log.next_offset() - 1
+    stage.register(1, predecessors=(dead,))
+    assert stage.heartbeat(2, applied_offset=99).settled_offset == stage.log.next_offset() - 1
 
 
 def test_a_broker_can_be_unregistered_and_its_id_used_again_at_once() -> None:

@@ -116,7 +116,7 @@ _FATAL_ERRORS: Final = (InconsistentClusterIdError, InvalidRegistrationError, Un
 
 
 class LifecycleTimes(NamedTuple):
-    heartbeat_interval_ms: int = 1_000
+    heartbeat_interval_ms: int = 500
     session_timeout_ms: int = 9_000
     registration_timeout_ms: int = 5_000
     data_loop_lag_ms_max: int = 6_000

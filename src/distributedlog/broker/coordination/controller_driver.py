@@ -22,6 +22,7 @@ What a crash does: nothing here is kept; the log is read again.
 from collections.abc import Callable, Sequence
 
 from distributedlog.broker.cluster.metadata import MetadataReplica
+from distributedlog.broker.cluster.port_watch import SilentBroker
 from distributedlog.broker.cluster.quorum import quorum_reply
 from distributedlog.broker.cluster.raft_driver import RaftDriver
 from distributedlog.broker.coordination.host import Confirmed, Host, HostCallbacks, Load
@@ -97,6 +98,16 @@ class ControllerDriver:
     def term(self) -> int | None:
         """The term in which this node is the active controller, or is loading to be."""
         return self._host.epoch
+
+    def find_silent(self) -> list[SilentBroker]:
+        """Returns the brokers whose ports are to be tried; none if this is not the active controller."""
+        machine = self._host.runtime.machine
+        if not self.is_active or not isinstance(machine, ControllerMachine):
+            return []
+        return [
+            SilentBroker(each.broker_id, each.epoch, each.endpoints)
+            for each in machine.find_silent(self._clock.monotonic_ms())
+        ]
 
     @property
     def delayed_count(self) -> int:
