@@ -62,6 +62,8 @@ class Consumer:
         self._failure: DlogError | None = None
         self._ready: list[Fetched] = []
         """What has come and was not given out: a poll that is cancelled loses nothing."""
+        self._nearer: dict[TopicPartition, tuple[int, int]] = {}
+        """The replicas that leaders have named as nearer, and until when they are asked."""
         self._nudge: asyncio.Future[None] | None = None
         self._is_nudged = False
 
@@ -124,6 +126,7 @@ class Consumer:
     def drop(self, partition: TopicPartition) -> None:
         self._fetcher.drop(partition)
         self._failing.pop(partition, None)
+        self._nearer.pop(partition, None)
         self._ready = [each for each in self._ready if each.partition != partition]
 
     @property
@@ -181,13 +184,21 @@ class Consumer:
             except DlogError as error:
                 self._note_failure(partition, error)
                 continue
-            led.setdefault(view.leader_id, []).append(partition)
+            led.setdefault(self._node_for(partition, view.leader_id, now_ms), []).append(partition)
         for leader, found in led.items():
             partitions = [each for each in found if each in self._fetcher.positions]
             if partitions and leader not in self._fetches:
                 prepared = self._fetcher.prepare(partitions, self._cluster.view)
                 self._asked[leader] = set(partitions)
                 self._fetches[leader] = asyncio.create_task(self._fetch(leader, prepared))
+
+    def _node_for(self, partition: TopicPartition, leader: int, now_ms: int) -> int:
+        """The broker to fetch from: its leader, or for a while the replica that this has named."""
+        node_id, until_ms = self._nearer.get(partition, (leader, 0))
+        if now_ms < until_ms and node_id in self._cluster.view.brokers:
+            return node_id
+        self._nearer.pop(partition, None)
+        return leader
 
     async def _fetch(self, leader: int, prepared: PreparedFetch) -> tuple[PreparedFetch, FetchResponse]:
         connection = await self._cluster.connection(leader)
@@ -204,6 +215,7 @@ class Consumer:
         failure = task.exception()
         if isinstance(failure, DlogError):
             for partition in asked & self._fetcher.positions.keys():
+                self._nearer.pop(partition, None)
                 self._note_failure(partition, failure)
             return
         prepared, response = task.result()
@@ -218,8 +230,13 @@ class Consumer:
         )
         for each in fetched:
             self._failing.pop(each.partition, None)
+        self._learn(prepared, response)
         for partition, error, is_final in refused:
-            if isinstance(error, OffsetOutOfRangeError):
+            if self._nearer.pop(partition, None) is not None:
+                self._pause(partition)  # then the leader is asked
+            elif is_stale_view(error) and self._cluster.view.leader_of(partition) not in (None, leader):
+                continue  # another leader is known by now
+            elif isinstance(error, OffsetOutOfRangeError):
                 try:
                     await self._out_of_range(partition)
                 except DlogError as reason:  # not at once: positions have moved on behind what came beside it
@@ -228,6 +245,20 @@ class Consumer:
                 self._failure = error
             else:
                 self._note_failure(partition, error)
+
+    def _learn(self, prepared: PreparedFetch, response: FetchResponse) -> None:
+        """Takes over what a response says of other brokers: new leaders, and nearer replicas."""
+        until_ms = self._cluster.clock.monotonic_ms() + self._cluster.options.metadata_age_ms_max
+        for partition, data in prepared.partitions_of(response):
+            self._cluster.learn_leader(partition, data.current_leader, response.node_endpoints)
+            if data.preferred_read_replica >= 0 and partition in self._fetcher.positions:
+                self._nearer[partition] = (data.preferred_read_replica, until_ms)
+
+    def _pause(self, partition: TopicPartition) -> None:
+        now_ms = self._cluster.clock.monotonic_ms()
+        before = self._failing.get(partition, _FailingPartition(now_ms, 0, 0))
+        again_ms = now_ms + self._cluster.pause_ms(before.tries + 1)
+        self._failing[partition] = _FailingPartition(before.since_ms, before.tries + 1, again_ms)
 
     def _note_failure(self, partition: TopicPartition, error: DlogError) -> None:
         """It pauses, unless it has been in trouble for too long or there is no use in waiting."""
@@ -238,8 +269,7 @@ class Consumer:
             return
         if is_stale_view(error):
             self._cluster.mark_stale()
-        again_ms = now_ms + self._cluster.pause_ms(before.tries + 1)
-        self._failing[partition] = _FailingPartition(before.since_ms, before.tries + 1, again_ms)
+        self._pause(partition)
 
     async def _out_of_range(self, partition: TopicPartition) -> None:
         """Decides by what is there now where a partition goes on, or what the caller gets."""

@@ -54,6 +54,8 @@ class FetchOptions:
     bytes_max: int = 16 * MIB
     """The bytes of one response; the first batch comes whole even if it is larger."""
     partition_bytes_max: int = MIB
+    rack: str = ""
+    """Where the reader is: a leader may name a replica in the same rack to read from (KIP-392)."""
 
     def __post_init__(self) -> None:
         if min(self.wait_ms_max, self.bytes_min) < 0 or min(self.bytes_max, self.partition_bytes_max) < 1:
@@ -144,6 +146,7 @@ class Fetcher:
             min_bytes=self.options.bytes_min,
             max_bytes=self.options.bytes_max,
             isolation_level=self.options.isolation,
+            rack_id=self.options.rack,
             topics=list(topics.values()),
         )
         return PreparedFetch(request, offsets, names)

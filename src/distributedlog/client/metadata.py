@@ -20,7 +20,15 @@ from distributedlog.client.addresses import Address
 from distributedlog.client.connection import Connection, connect
 from distributedlog.client.errors import error_from, is_retriable, is_stale_view
 from distributedlog.client.options import ClientOptions
-from distributedlog.client.view import BrokerView, ClusterView, PartitionView, TopicView, view_of
+from distributedlog.client.view import (
+    BrokerView,
+    ClusterView,
+    LeaderHint,
+    NodeHint,
+    PartitionView,
+    TopicView,
+    view_of,
+)
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import BrokerUnreachableError, DlogError, UnknownTopicError
 from distributedlog.model.ids import TopicPartition, check_topic_name
@@ -143,6 +151,14 @@ class Cluster:
     def mark_stale(self) -> None:
         """Has the view renewed before it is next used."""
         self._is_stale = True
+
+    def learn_leader(
+        self, partition: TopicPartition, leader: LeaderHint | None, nodes: Iterable[NodeHint]
+    ) -> None:
+        """Takes over what a broker said of a leader, without asking for metadata."""
+        moved = None if leader is None else self.view.moved(partition, leader, nodes)
+        if moved is not None:
+            self.view = moved
 
     async def refresh(
         self, names: Collection[str] | None = None, *, allow_creation: bool = False

@@ -41,6 +41,7 @@ from distributedlog.client.errors import (
 )
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.partitioner import make_partitioner
+from distributedlog.client.produce_requests import by_partition, topics_of
 from distributedlog.client.producer_options import ACKS_ALL as ACKS_ALL
 from distributedlog.client.producer_options import ProducerOptions as ProducerOptions
 from distributedlog.client.reports import BatchReport as BatchReport
@@ -55,14 +56,12 @@ from distributedlog.model.errors import (
     TransactionAbortedError,
     UnknownTopicError,
 )
-from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
+from distributedlog.model.ids import ZERO_UUID, TopicPartition
 from distributedlog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from distributedlog.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from distributedlog.records.layout import NO_TIMESTAMP
 from distributedlog.records.record import Record
@@ -393,10 +392,7 @@ class Producer:
         """Groups by leader as the view has it; None where it has no leader."""
         found: dict[int | None, list[TopicPartition]] = {}
         for partition in partitions:
-            topic = self._cluster.view.topics.get(partition.topic)
-            view = None if topic is None else topic.partition(partition.partition)
-            leader = view.leader_id if view is not None and view.has_leader else None
-            leader = None if self._cluster.is_stale else leader
+            leader = None if self._cluster.is_stale else self._cluster.view.leader_of(partition)
             found.setdefault(leader, []).append(partition)
         return found
 
@@ -476,32 +472,20 @@ class Producer:
                     batch, ConnectionLostError(f"the broker did not say how {batch.partition} went")
                 )
             else:
-                self._handle_response(batch, response)
+                self._handle_response(batch, response, leader)
 
     async def _produce(
         self, leader: int, batches: list[Batch]
     ) -> dict[TopicPartition, PartitionProduceResponse] | None:
         """Sends a Produce request; returns None if no response was asked for."""
         connection = await self._cluster.connection(leader)
-        names: dict[Uuid, str] = {}
-        topics: dict[str, TopicProduceData] = {}
-        for batch in batches:
-            name = batch.partition.topic
-            topic = self._cluster.view.topics.get(name)
-            if topic is None:  # whoever shares the cluster's view has asked for other topics meanwhile
-                raise UnknownTopicError(f"the topic {name} is not known any more")
-            topic_id = topic.topic_id
-            names[topic_id] = name
-            data = topics.setdefault(name, TopicProduceData(name=name, topic_id=topic_id, partition_data=[]))
-            data.partition_data.append(
-                PartitionProduceData(index=batch.partition.partition, records=batch.encoded)
-            )
+        topics, names = topics_of(batches, self._cluster.view)
         timeout_ms = self._cluster.options.request_timeout_ms
         request = ProduceRequest(
             transactional_id=self._leased_id or self.options.transactional_id,
             acks=self.options.acks,
             timeout_ms=timeout_ms,
-            topic_data=list(topics.values()),
+            topic_data=topics,
         )
         at_most = NAMED_VERSION_MAX if ZERO_UUID in names else None
         if self.transactions is not None and not self.transactions.state.is_implicit:
@@ -512,13 +496,12 @@ class Producer:
             connection.send(request, version=version)
             return None
         response = await connection.call(request, ProduceResponse, timeout_ms=timeout_ms * 2, version=version)
-        return {
-            TopicPartition(topic.name or names.get(topic.topic_id, ""), each.index): each
-            for topic in response.responses
-            for each in topic.partition_responses
-        }
+        found = by_partition(response, names)
+        for partition, each in found.items():
+            self._cluster.learn_leader(partition, each.current_leader, response.node_endpoints)
+        return found
 
-    def _handle_response(self, batch: Batch, response: PartitionProduceResponse) -> None:
+    def _handle_response(self, batch: Batch, response: PartitionProduceResponse, asked: int) -> None:
         code = response.error_code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._end(batch, None, response.base_offset, response.log_append_time_ms)
@@ -527,13 +510,15 @@ class Producer:
         message = response.error_message
         if response.record_errors and response.record_errors[0].batch_index_error_message:
             message = response.record_errors[0].batch_index_error_message
-        self._handle_failure(batch, error_from(code, f"partition {batch.partition}", message))
+        error = error_from(code, f"partition {batch.partition}", message)
+        has_moved = self._cluster.view.leader_of(batch.partition) not in (None, asked)
+        self._handle_failure(batch, error, has_moved=has_moved)
 
-    def _handle_failure(self, batch: Batch, error: DlogError) -> None:
-        """Sends the batch again, or ends it."""
+    def _handle_failure(self, batch: Batch, error: DlogError, *, has_moved: bool = False) -> None:
+        """Sends the batch again, at once if its leader is known to be another by now, or ends it."""
         now_ms = self._cluster.clock.monotonic_ms()
-        due_ms = now_ms + self._cluster.pause_ms(batch.attempts)
-        if is_stale_view(error):
+        due_ms = now_ms if has_moved else now_ms + self._cluster.pause_ms(batch.attempts)
+        if is_stale_view(error) and not has_moved:
             self._cluster.mark_stale()
         if isinstance(error, RecordTooLargeError) and self._accumulator.split(batch, now_ms):
             self._changed.set()

@@ -6,15 +6,15 @@ all topics forgets those that it does not name.  Of two descriptions of one part
 leader epoch stays, since a broker that lags may answer after one that does not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 from distributedlog.client.addresses import Address
 from distributedlog.client.errors import as_error_code, check_response
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.ids import ZERO_UUID, Uuid
+from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
 from distributedlog.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
@@ -22,6 +22,22 @@ from distributedlog.protocol.messages.metadata import (
 )
 
 NO_NODE: Final = -1
+
+
+class LeaderHint(Protocol):
+    """The leader of a partition, as Produce and Fetch responses name it."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+class NodeHint(Protocol):
+    """Where a broker is, as these responses say it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +102,31 @@ class ClusterView:
         for name, topic in newer.topics.items():
             topics[name] = _newest(self.topics.get(name), topic)
         return replace(newer, topics=MappingProxyType(topics))
+
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        """The broker that leads it, as far as this view knows one."""
+        topic = self.topics.get(partition.topic)
+        found = None if topic is None else topic.partition(partition.partition)
+        return found.leader_id if found is not None and found.has_leader else None
+
+    def moved(
+        self, partition: TopicPartition, leader: "LeaderHint", nodes: "Iterable[NodeHint]"
+    ) -> "ClusterView | None":
+        """The view with the leader that a broker named when it refused a request (KIP-951); None if that is
+        no news, or says not where the leader is."""
+        topic = self.topics.get(partition.topic)
+        known = None if topic is None else topic.partition(partition.partition)
+        named = {each.node_id: each for each in nodes}.get(leader.leader_id)
+        is_reachable = named is not None or leader.leader_id in self.brokers
+        if topic is None or known is None or leader.leader_epoch <= known.leader_epoch or not is_reachable:
+            return None
+        brokers = dict(self.brokers)
+        if named is not None:
+            brokers[named.node_id] = BrokerView(named.node_id, Address(named.host, named.port), named.rack)
+        newer = replace(known, leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+        partitions = tuple(newer if each is known else each for each in topic.partitions)
+        topics = {**self.topics, topic.name: replace(topic, partitions=partitions)}
+        return replace(self, brokers=MappingProxyType(brokers), topics=MappingProxyType(topics))
 
     def name_of(self, topic_id: Uuid) -> str | None:
         return next((each.name for each in self.topics.values() if each.topic_id == topic_id), None)

@@ -86,6 +86,8 @@ class ConsumerSettings(ClientSettings, total=False):
     fetch_min_bytes: int
     fetch_max_bytes: int
     max_partition_fetch_bytes: int
+    client_rack: str
+    """Where the consumer is: it reads from a replica there, if the brokers offer one (KIP-392)."""
     key_deserializer: Deserializer
     value_deserializer: Deserializer
 
@@ -154,6 +156,7 @@ _FETCH: Final = {
     "fetch_min_bytes": "bytes_min",
     "fetch_max_bytes": "bytes_max",
     "max_partition_fetch_bytes": "partition_bytes_max",
+    "client_rack": "rack",
 }
 RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
