@@ -266,9 +266,11 @@ class ReplicaFetcher:
     def _on_response(
         self, connection: Connection, plan: RequestPlan, done: "asyncio.Future[FetchResponse]"
     ) -> None:
-        if done.cancelled() or self._is_closed:
+        if done.cancelled():
             return
-        error = done.exception()
+        error = done.exception()  # asked for also when nobody waits any more, or asyncio logs it as forgotten
+        if self._is_closed:
+            return
         if error is not None:
             self._lose(connection, error)
             return

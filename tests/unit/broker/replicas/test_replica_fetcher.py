@@ -1,6 +1,7 @@
 """A follower's fetches, with a leader whose answers the test writes: what is appended, truncated, retried."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -362,5 +363,19 @@ def test_who_leads_now_fetches_no_more() -> None:
         await follower.turn()
         assert follower.fetchers.leaders == []
         assert follower.leader.is_closed
+
+    play(story)
+
+
+def test_a_fetch_that_is_cut_off_because_nothing_is_followed_any_more_is_not_logged_as_forgotten() -> None:
+    async def story(follower: Follower) -> None:
+        forgotten: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, about: forgotten.append(about))
+        follower.stage.metadata.change(NUMBER, leader=ME)
+        follower.stage.apply()
+        follower.leader.asked.pop()[1].set_exception(ConnectionLostError("it was closed"))
+        await follower.turn()
+        gc.collect()
+        assert not forgotten
 
     play(story)
