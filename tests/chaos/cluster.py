@@ -12,6 +12,7 @@ import contextlib
 import os
 import select
 import signal
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,6 +25,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from distributedlog.client.admin.blocking import BlockingAdmin
+from distributedlog.client.options import ClientOptions
 from distributedlog.model.errors import DlogError
 from tests.chaos.network import Network
 from tests.chaos.switches import SWITCHES, Switches
@@ -32,6 +34,7 @@ from tests.system.server_process import ServerProcess, dlog, free_port, options,
 
 ASK_SECONDS = 3.0
 PATIENCE_SECONDS = 90.0
+ASKING = ClientOptions(connect_timeout_ms=1_000, request_timeout_ms=2_000, call_timeout_ms=3_000)
 COMMON: Mapping[str, object] = {
     "cluster.id": "chaos",
     "drain.timeout.ms": 5_000,
@@ -71,6 +74,13 @@ class Broker(ServerProcess):
     def exit_code(self) -> int | None:
         """How it ended by itself; None: it runs, or it was killed."""
         return None if self.process is None else self.process.poll()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether its process has ended after so long at most; one that is stopped is not waited for."""
+        if self.process is not None and not self.is_stopped:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(seconds)
+        return not self.is_up
 
     def kill(self, *, wait: bool = True) -> None:
         """SIGKILL; nothing happens to one that is down."""
@@ -218,7 +228,7 @@ class Cluster:
         return []
 
     def controller(self) -> int | None:
-        with contextlib.suppress(DlogError, OSError), BlockingAdmin(self.bootstrap) as admin:
+        with contextlib.suppress(DlogError, OSError), BlockingAdmin(self.bootstrap, ASKING) as admin:
             leader = admin.describe_quorum().leader_id
             return leader if leader in self.brokers else None
         return None
@@ -248,6 +258,10 @@ class Cluster:
             if not self.brokers[node].is_up:
                 self.note_end(node)
                 self.brokers[node].start()
+
+    def start_those_ended(self) -> None:
+        """Starts those that have ended by themselves."""
+        self.start_those_down(node for node, broker in self.brokers.items() if broker.exit_code is not None)
 
     def note_end(self, node: int) -> None:
         code = self.brokers[node].exit_code

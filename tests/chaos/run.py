@@ -121,6 +121,7 @@ class Faults(threading.Thread):
             ends_s, planned, nemesis, begun_s, what = under_way.pop(0)
             self._sleep_until(ends_s)
             nemesis.heal()
+            self._cluster.start_those_ended()
             self.happened.append(Happened(planned.nemesis, what, begun_s, self.now_s()))
 
     def _sleep_until(self, time_s: float) -> None:

@@ -10,6 +10,9 @@ from tests.chaos.nemeses.processes import Victims, named
 from tests.chaos.nemeses.stage import Nemesis, Stage
 from tests.chaos.undo import cut_power
 
+END_SECONDS = 5.0
+"""How long a broker whose sync may have failed is waited for to end."""
+
 
 class DiskFull:
     def __init__(self, stage: Stage) -> None:
@@ -41,10 +44,10 @@ class SyncError:
     def heal(self) -> None:
         cluster = self._stage.cluster
         broker = cluster.brokers[self._failing]
-        broker.switches.sync_fails = False
-        if not broker.is_up:
+        if broker.ends_within(END_SECONDS):  # it hands over what it leads before
             cut_power(broker.undo, self._stage.chance)
-            cluster.start_those_down([self._failing])
+        broker.switches.sync_fails = False
+        cluster.start_those_down([self._failing])
 
 
 class PowerCut:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from tests.chaos.nemeses.stage import Nemesis, Stage
 
 ALONE_SECONDS = 2.0
-SHRINK_SECONDS_MAX = 30.0
+SHRINK_SECONDS_MAX = 15.0
 
 
 class Outrun:

@@ -15,6 +15,7 @@ from tests.reliability.programs.values import as_bytes, values_of
 from tests.reliability.programs.window import Window
 
 TIMEOUT_SECONDS = 60
+DELIVERY_SECONDS = 600
 
 
 def main() -> None:
@@ -34,7 +35,7 @@ def main() -> None:
         bootstrap,
         acks="all" if is_safe else 1,
         linger_ms=2,
-        delivery_timeout_ms=TIMEOUT_SECONDS * 1000,
+        delivery_timeout_ms=DELIVERY_SECONDS * 1000,
         request_timeout_ms=20_000,
     )
     for place, value in values_of(name, topic, int(partitions)):

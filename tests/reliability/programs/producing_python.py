@@ -18,6 +18,7 @@ from tests.reliability.programs.values import as_bytes, values_of
 from tests.reliability.programs.window import Window
 
 TIMEOUT_SECONDS = 60
+DELIVERY_SECONDS = 600
 
 
 def main() -> None:
@@ -30,7 +31,7 @@ def main() -> None:
         enable_idempotence=is_safe,
         max_in_flight_requests_per_connection=5 if is_safe else 1,
         linger_ms=2,
-        delivery_timeout_ms=TIMEOUT_SECONDS * 1000,
+        delivery_timeout_ms=DELIVERY_SECONDS * 1000,
         request_timeout_ms=20_000,
         retry_backoff_ms=50,
         metadata_max_age_ms=5_000,
