@@ -269,6 +269,15 @@ def test_a_coordinator_that_is_loading_says_so_and_not_that_there_is_nothing(
     assert answers == [loading]
 
 
+@pytest.mark.parametrize("version", versions_of(HeartbeatRequest))
+def test_a_heartbeat_to_a_coordinator_that_is_loading_is_no_error(broker: GroupBroker, version: int) -> None:
+    broker.commit(5)
+    broker.groups.restart()
+    broker.services.groups = broker.groups.groups
+    request = HeartbeatRequest(group_id=GROUP, member_id="m", generation_id=1)
+    assert broker.ask(request, version, HeartbeatResponse).error_code == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("version", versions_of(DescribeGroupsRequest))
 def test_groups_are_described(broker: GroupBroker, version: int) -> None:
     member = broker.member()
