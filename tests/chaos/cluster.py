@@ -16,16 +16,18 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from distributedlog.client.admin.blocking import BlockingAdmin
+from distributedlog.client.admin.topics import NewTopic
 from distributedlog.client.options import ClientOptions
+from distributedlog.groups.placement import partition_of
 from distributedlog.model.errors import DlogError
 from tests.chaos.network import Network
 from tests.chaos.switches import SWITCHES, Switches
@@ -33,6 +35,7 @@ from tests.chaos.undo import UNDO
 from tests.system.server_process import ServerProcess, dlog, free_port, options, secret_in
 
 ASK_SECONDS = 3.0
+OFFSETS_TOPIC, OFFSETS_PARTITIONS = "__consumer_offsets", 3
 PATIENCE_SECONDS = 90.0
 ASKING = ClientOptions(connect_timeout_ms=1_000, request_timeout_ms=2_000, call_timeout_ms=3_000)
 COMMON: Mapping[str, object] = {
@@ -44,7 +47,7 @@ COMMON: Mapping[str, object] = {
     "ops.listener": "none",
     "log.segment.bytes": 256
     * 1024,  # so that segments are sealed, and their producers' states written, often
-    "offsets.topic.num.partitions": 3,
+    "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
     "offsets.topic.replication.factor": 3,
     "group.min.session.timeout.ms": 1_000,
     "group.initial.rebalance.delay.ms": 100,
@@ -199,18 +202,17 @@ class Cluster:
         config: Mapping[str, str],
         timeout_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        topic = NewTopic(name, partitions, replicas, config=dict(config))
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        admin.create_topics([topic], request_timeout=timeout_seconds)[name].result(PATIENCE_SECONDS)
+        options = replace(ASKING, request_timeout_ms=20_000, call_timeout_ms=int(timeout_seconds * 1000))
+        with BlockingAdmin(self.bootstrap, options) as admin:
+            admin.create_topic(NewTopic(name, partitions, replicas, configs=dict(config)))
 
     def add_partitions(self, name: str, total: int) -> None:
-        asked = self._admin.create_partitions([NewPartitions(name, total)], request_timeout=ASK_SECONDS)
-        asked[name].result(PATIENCE_SECONDS)
+        with BlockingAdmin(self.bootstrap, ASKING) as admin:
+            admin.create_partitions({name: total})
 
     def delete_topics(self, names: list[str]) -> None:
-        asked = self._admin.delete_topics(names, request_timeout=ASK_SECONDS) if names else {}
-        for future in asked.values():
-            future.result(PATIENCE_SECONDS)
+        with BlockingAdmin(self.bootstrap, ASKING) as admin:
+            admin.delete_topics(names)
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The leader as one of the brokers has it; None: there is none, or nobody answers."""
@@ -234,10 +236,8 @@ class Cluster:
         return None
 
     def coordinator(self, group: str) -> int | None:
-        with contextlib.suppress(KafkaException):
-            asked = self._admin.describe_consumer_groups([group], request_timeout=ASK_SECONDS)
-            return int(asked[group].result(ASK_SECONDS).coordinator.id)
-        return None
+        """The leader of the partition of __consumer_offsets that the group is in."""
+        return self.leader(OFFSETS_TOPIC, partition_of(group, OFFSETS_PARTITIONS))
 
     # --- what is done to it --------------------------------------------------------------------
 

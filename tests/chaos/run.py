@@ -36,7 +36,7 @@ CLIENTS: Sequence[tuple[str, str]] = (
     ("consuming", "c-confluent"),
     ("consuming_own", "c-own"),
     ("grouping", "readers.confluent.range"),
-    ("grouping_asyncio", "readers.aiokafka.range"),
+    ("grouping", "readers.confluent-2.range"),
     ("grouping_python", "others.kafka-python.range"),
     ("grouping", "others.confluent.range"),
 )

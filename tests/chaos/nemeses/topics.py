@@ -6,8 +6,7 @@ They are topics beside the one that is checked.  What cannot be done just now is
 import contextlib
 from collections.abc import Callable, Mapping
 
-from confluent_kafka import KafkaException
-
+from distributedlog.model.errors import DlogError
 from tests.chaos.nemeses.stage import Nemesis, Stage
 
 TOPICS_MAX = 4
@@ -23,7 +22,7 @@ class Administer:
         chance, cluster = self._stage.chance, self._stage.cluster
         for _ in range(chance.randint(1, TOPICS_MAX)):
             name, partitions = f"beside-{chance.randrange(10**9)}", chance.randint(1, 3)
-            with contextlib.suppress(KafkaException):
+            with contextlib.suppress(DlogError, OSError):
                 cluster.create_topic(name, partitions, 3, {}, timeout_seconds=5)
                 self._names.append(name)
                 if chance.random() < 0.5:
@@ -31,7 +30,7 @@ class Administer:
         return f"{len(self._names)} topics made"
 
     def heal(self) -> None:
-        with contextlib.suppress(KafkaException):
+        with contextlib.suppress(DlogError, OSError):
             self._stage.cluster.delete_topics(self._names)
 
 

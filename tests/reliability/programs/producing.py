@@ -19,7 +19,7 @@ from tests.reliability.programs.values import as_bytes, values_of
 UNDER_WAY_MAX = 10
 TIMEOUT_SECONDS = 60
 DELIVERY_SECONDS = 600
-"""Longer than any fault.  When a record times out, librdkafka 2.16 begins another producer epoch, and under it
+"""Longer than any fault.  When a record times out, librdkafka begins another producer epoch, and under that
 sends what is under way again though it may have been written: twice there, by no fault of the broker's."""
 REFUSALS = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_RECORD)
 
