@@ -17,6 +17,7 @@ from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import open_log
 from tests.bench.figures import Figure, at_least, at_most, cpu_watch, medians, stopwatch
 from tests.bench.harness import Bench
+from tests.bench.sync_rounds import measure_sync_rounds
 
 NOW_MS = 1_700_000_000_000
 READS = 5_000
@@ -187,6 +188,7 @@ def run(bench: Bench) -> None:
     bench.case("append 16 KiB", lambda: in_scratch(lambda directory: append(directory, 16, 2_000, 0.5)))
     bench.case("append 1 KiB", lambda: in_scratch(lambda directory: append(directory, 1, 10_000, 0.2)))
     bench.case("follower append", lambda: in_scratch(follow))
+    bench.case("sync rounds", measure_sync_rounds)
     for codec, aim in VALIDATION_AIMS.items():
         case = partial(validate, codec=codec, count=1_000, aim=aim)
         bench.case(f"validation {codec.name.lower()}", partial(in_scratch, case))
