@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from tests.simulation import control_faults, faults, groups_faults
-from tests.simulation.brokers import faults as brokers_faults
+from tests.simulation.brokers import replication_faults as brokers_faults
 from tests.simulation.brokers.cluster import BrokersCluster
 from tests.simulation.brokers.transactions import faults as transactions_faults
 from tests.simulation.brokers.transactions.cluster import TransactionsCluster

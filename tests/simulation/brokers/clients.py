@@ -4,11 +4,14 @@ producers    idempotent with acks=all, one batch at a time, again and again unti
              old; one with acks=1 that asks once
 consumers    each reads its partitions from the start, and asks for their latest offsets; now and then one
              says that it is a replica, which nothing proves
+committer    a member of a group (`committers`)
+watcher      asks every new leader at once for its latest offset, and for what it has behind that
 admin        creates the topics, gives one more partitions, deletes records of another
 at the end   a fresh client reads everything
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -34,7 +37,8 @@ from distributedlog.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from tests.reliability.history import Place
-from tests.simulation.brokers.host import PORT
+from tests.simulation.brokers.committers import Committer
+from tests.simulation.brokers.host import PORT, BrokerHost
 from tests.simulation.brokers.process_loop import ProcessLoop
 from tests.simulation.brokers.producers import Producer
 from tests.simulation.brokers.wire_client import EARLIEST, LATEST, WireClient, records_from
@@ -54,6 +58,8 @@ TOPICS: Final = {ORDERS: (2, 2), LENIENT: (1, 1), TRIMMED: (1, 2)}
 REPLICAS: Final = 3
 PRODUCERS: Final = 3
 CONSUMERS: Final = 2
+WATCH_MS: Final = (1, 4, 15, 60)
+"""The pauses after which a new leader is asked again."""
 
 
 class ClientProcess(SimProcess):
@@ -61,6 +67,7 @@ class ClientProcess(SimProcess):
 
 
 class Clients:
+    watches_elections = True
     topics: Mapping[str, tuple[int, int]] = TOPICS
 
     def __init__(self, cluster: "BrokersCluster", seed: int) -> None:
@@ -76,6 +83,8 @@ class Clients:
         self.is_over = False
         """Whether nothing more is to be produced."""
         self._unread: set[Place] = set()
+        self._watchers_chance = random.Random(f"watchers {seed}")
+        self._watchers = 0
 
     def client(self, name: str) -> WireClient:
         return WireClient(name, self.bootstrap, random.Random(self.chance.getrandbits(64)))
@@ -92,6 +101,7 @@ class Clients:
         self.loop.spawn(Producer(self, self.client("weak"), acks=1).run())
         for number in range(CONSUMERS):
             self.loop.spawn(self._consume(self.client(f"c{number}")))
+        self.loop.spawn(Committer(self, self.client("g0"), Place(ORDERS, 0)).run())
         self.loop.spawn(self._administrate(admin))
 
     async def pause(self, mean_ms: int) -> None:
@@ -206,6 +216,30 @@ class Clients:
             seen, positions[place] = records_from(data, offset)
             if seen:
                 self.cluster.history.polled(client.name, place, seats.get(place, 0), seen, began_us, epoch)
+
+    # --- elections -----------------------------------------------------------------------------
+
+    def elected(self, host: BrokerHost, place: Place, epoch: int) -> None:
+        """A broker begins to lead."""
+        if self.watches_elections and place in self.places and not self.is_over:
+            self.loop.call_soon(lambda: self.loop.spawn(self._watch(host, place, epoch)))
+
+    async def _watch(self, host: BrokerHost, place: Place, epoch: int) -> None:
+        """Asks as a client of its own: whoever leads late is told of nothing that others were told."""
+        self._watchers += 1
+        name = f"watcher-{self._watchers}"
+        client = WireClient(name, self.bootstrap, random.Random(self._watchers_chance.getrandbits(64)))
+        client.learn_leader(place, host.broker_id, (host.name, PORT), epoch)
+        for seat, pause_ms in enumerate(WATCH_MS):
+            await self._ask_latest(client, place)
+            began_us = self.cluster.now_us
+            committed = self.cluster.observer.identical.committed_end(place)
+            with contextlib.suppress(DlogError):
+                data = await client.fetch(place, committed, wait_ms=0)
+                seen, _ = records_from(data, committed)
+                if seen and data.error_code == ErrorCode.NONE:
+                    self.cluster.history.polled(name, place, seat, seen, began_us, epoch)
+            await asyncio.sleep(pause_ms / 1000)
 
     # --- the end -------------------------------------------------------------------------------
 

@@ -12,10 +12,16 @@ The control side, and what is checked of it, is that of `control_cluster`.
 import logging
 import random
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from distributedlog.controller.configs import ControllerConfig
 from distributedlog.controller.features import GROUP_LEVEL_CONSUMER, LEVEL_MAX
-from distributedlog.model.cluster_settings import BROKER_SESSION_TIMEOUT, MIN_INSYNC_REPLICAS
+from distributedlog.model.cluster_settings import (
+    BROKER_SESSION_TIMEOUT,
+    MIN_INSYNC_REPLICAS,
+    OFFSETS_TOPIC_PARTITIONS,
+    OFFSETS_TOPIC_REPLICATION_FACTOR,
+)
 from tests.simulation.brokers.checkers import BrokersChecker
 from tests.simulation.brokers.checkers.history import ClientHistory
 from tests.simulation.brokers.clients import Clients
@@ -26,6 +32,9 @@ from tests.simulation.brokers.streams import StreamNetwork
 from tests.simulation.checkers import InvariantError
 from tests.simulation.control_cluster import SECOND_US, SESSION_TIMEOUT_MS, ControlCluster, Report
 from tests.simulation.control_faults import ControlFaults
+
+if TYPE_CHECKING:
+    from tests.simulation.brokers.faults import BrokersFaults
 
 HEALED_US = 12 * SECOND_US
 """How long the cluster has to get whole again, and everything to be read."""
@@ -41,6 +50,7 @@ class BrokersCluster(ControlCluster):
     twin: BrokerHost
     healed_us = HEALED_US
     read_us = READ_US
+    faults: "BrokersFaults"
 
     def __init__(self, seed: int, nodes: int | None = None, flavour: str | None = None) -> None:
         chance = random.Random(f"brokers {seed}")
@@ -55,9 +65,9 @@ class BrokersCluster(ControlCluster):
         self.clients_side = self._make_brokers_clients(chance.getrandbits(64))
 
     def _find_faults(self) -> tuple[Mapping[str, int], type[ControlFaults]]:
-        from tests.simulation.brokers.faults import FLAVOURS, BrokersFaults
+        from tests.simulation.brokers.replication_faults import FLAVOURS, ReplicationFaults
 
-        return FLAVOURS, BrokersFaults
+        return FLAVOURS, ReplicationFaults
 
     def _make_brokers_clients(self, seed: int) -> Clients:
         return Clients(self, seed)
@@ -87,7 +97,12 @@ class BrokersCluster(ControlCluster):
             cluster_id=self.cluster_id,
             bootstrap_level=self.level,
             bootstrap_group_level=GROUP_LEVEL_CONSUMER,
-            cluster_settings={BROKER_SESSION_TIMEOUT: str(SESSION_TIMEOUT_MS), MIN_INSYNC_REPLICAS: "2"},
+            cluster_settings={
+                BROKER_SESSION_TIMEOUT: str(SESSION_TIMEOUT_MS),
+                MIN_INSYNC_REPLICAS: "2",
+                OFFSETS_TOPIC_PARTITIONS: "2",
+                OFFSETS_TOPIC_REPLICATION_FACTOR: str(REPLICAS),
+            },
             leader_balance_interval_ms=5_000,
         )
 
@@ -157,5 +172,6 @@ def _draw_settings(chance: random.Random) -> dict[str, str]:
         "replica.socket.timeout.ms": "2000",
         "replica.fetch.max.bytes": str(chance.choice((1_024, 16_384, 1_048_576))),
         "request.timeout.ms": "4000",
+        "group.initial.rebalance.delay.ms": "0",
         "log.segment.bytes": str(chance.choice((1_024, 4_096, 1_048_576))),
     }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
 
+from distributedlog.replication.partition import Partition
 from tests.simulation.brokers.cluster import BrokersCluster
 from tests.simulation.brokers.host import BrokerHost
 from tests.simulation.common_faults import CRASH_MODES, NEVER
@@ -125,6 +126,7 @@ class BrokersFaults(ControlFaults):
                 disk.capacity_bytes = None
             host.disk_slowness = 1
             host.unstick()
+            host.release_images()
             if host.paused:
                 host.resume()
             if not host.is_up:
@@ -163,6 +165,12 @@ class BrokersFaults(ControlFaults):
         if host is not None and not host.paused:
             host.pause()
             self.after(self.duration_us(), lambda: host.resume() if host.paused else None)
+
+    def leader_began(self, host: BrokerHost, partition: Partition) -> None:
+        """A broker begins to lead a partition."""
+
+    def committed(self, host: BrokerHost, partition: Partition) -> None:
+        """The high watermark of a replica rose."""
 
     # --- what can be borne only alone ------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from distributedlog.broker.data_plane import DataPlane
 from distributedlog.broker.net.descriptors import DescriptorBudget
 from distributedlog.broker.observability.metrics import BrokerMetrics
 from distributedlog.controller.features import FEATURES
-from distributedlog.controller.image import SupportedLevels
+from distributedlog.controller.image import MetadataImage, SupportedLevels
 from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.controller.requests import (
     AlterPartitionsRequest,
@@ -68,6 +68,8 @@ class BrokerHost(ControlHost):
         self.data_disk = SimDisk(self.chance.getrandbits(64))
         self.data: DataSide | None = None
         self.settings = load_settings(None, self._spell_settings(), {})
+        self._are_images_held = False
+        self._held_image: MetadataImage | None = None
 
     @property
     def name(self) -> str:
@@ -103,7 +105,8 @@ class BrokerHost(ControlHost):
             self.say("cannot open its logs:", str(error))
             self.data_disk.crash("drop")
             return False
-        self.replica.on_publish(self.data.publisher.publish)
+        self._are_images_held, self._held_image = False, None
+        self.replica.on_publish(self._publish)
         return True
 
     def _start_broker(self) -> None:
@@ -187,6 +190,22 @@ class BrokerHost(ControlHost):
         super().unstick()
         if self.data is not None:
             self.data.loop.unstick()
+
+    def hold_images(self) -> None:
+        """The data loop hears of no new image until `release_images`."""
+        self._are_images_held = True
+
+    def release_images(self) -> None:
+        self._are_images_held = False
+        image, self._held_image = self._held_image, None
+        if image is not None:
+            self._publish(image)
+
+    def _publish(self, image: MetadataImage) -> None:
+        if self._are_images_held:
+            self._held_image = image
+        elif self.data is not None:
+            self.data.publisher.publish(image)
 
     # --- what the lifecycle tells the data loop --------------------------------------------------
 

@@ -13,6 +13,7 @@ class Runs(NamedTuple):
     seeds: int
     flavour: str
     breaks: str
+    """The name of a checker, or of several with slashes between them: which is first is chance."""
 
 
 class BrokersMutant(NamedTuple):
@@ -43,7 +44,7 @@ MUTANTS = [
         "replication/isr.py",
         "            if follower.log_end_offset < high_watermark:",
         "            if UNKNOWN_OFFSET < follower.log_end_offset < high_watermark:",
-        Runs(4, 1, "leaders", "committed by the ISR"),
+        Runs(1, 4, "leaders", "committed by the ISR"),
     ),
     BrokersMutant(
         "the minimum of replicas in sync is not checked",
@@ -57,20 +58,79 @@ MUTANTS = [
         "controller/elections.py",
         "    leader = _clean_leader(partition, target_isr or elr, may, election)\n",
         "    leader = _clean_leader(partition, partition.replicas, may, election)\n",
-        Runs(1, 1, "leaders", "leader from ISR or ELR"),
+        Runs(1, 8, "leaders", "leader from ISR or ELR"),
     ),
     BrokersMutant(
         "a process that was replaced goes on leading",
         "broker/replicas/partitions.py",
         "        return state.leader == self._settings.node_id and self.is_registered(self.image)\n",
         "        return state.leader == self._settings.node_id\n",
-        Runs(4, 1, "mixed", "one leader"),
+        Runs(1, 1, "twins", "one leader"),
     ),
     BrokersMutant(
         "a diverging log is not truncated",
         "replication/following.py",
         "        self._truncate(target, now_ms)\n        # An epoch",
         "        # An epoch",
-        Runs(3, 1, "leaders", "progress"),
+        Runs(1, 8, "leaders", "progress"),
+    ),
+    BrokersMutant(
+        "a follower truncates to its high watermark",
+        "replication/replica.py",
+        "        self._set_role(leader_epoch, partition_epoch, leader_id, replicas, isr)\n"
+        "        if self.committable_end_offset < self.log.end_offset:",
+        "        self.log.truncate_to(self.log.high_watermark, 0)\n"
+        "        self._set_role(leader_epoch, partition_epoch, leader_id, replicas, isr)\n"
+        "        if self.committable_end_offset < self.log.end_offset:",
+        Runs(1, 2, "leaders", "committed by the ISR / the ISR has what is committed"),
+    ),
+    BrokersMutant(
+        "records above the high watermark are served",
+        "replication/partition.py",
+        "bound = log.last_stable_offset if committed_only else log.high_watermark",
+        "bound = log.last_stable_offset if committed_only else log.end_offset",
+        Runs(1, 4, "leaders", "client history"),
+    ),
+    BrokersMutant(
+        "a follower is believed by claim",
+        "broker/handlers/fetch.py",
+        "    epoch = authorize_replica(services, replica_id, context)\n",
+        "    epoch = -1 if state is None else state.replica_epoch\n",
+        Runs(1, 8, "leaders", "committed by the ISR / the ISR has what is committed"),
+    ),
+    BrokersMutant(
+        "records are acknowledged before the leader itself has synced them",
+        "replication/replica.py",
+        "if view.advance(log.flushed_end_offset if log.config.flush_on_commit else log.end_offset):",
+        "if view.advance(log.end_offset):",
+        Runs(1, 1, "leaders", "committed by the ISR"),
+    ),
+    BrokersMutant(
+        "the log start is not carried to followers",
+        "replication/following.py",
+        "        if start > self.log.start_offset:\n",
+        "        if start > self.log.end_offset:\n",
+        Runs(1, 4, "leaders", "progress / client history"),
+    ),
+    BrokersMutant(
+        "a new leader tells a latest offset before it knows what is committed",
+        "replication/offsets.py",
+        "    is_behind = isolation is not None and epoch_start_offset > log.high_watermark\n",
+        "    is_behind = False\n",
+        Runs(1, 4, "leaders", "client history"),
+    ),
+    BrokersMutant(
+        "producers are forgotten by a truncation",
+        "storage/log.py",
+        "        self.producers = self.restore_producers_at(end_offset)\n",
+        "        self.producers = type(self.producers)()\n",
+        Runs(1, 8, "leaders", "same producers"),
+    ),
+    BrokersMutant(
+        "what a truncation has removed is remembered of producers",
+        "storage/log.py",
+        "        self.producers = self.restore_producers_at(end_offset)\n",
+        "",
+        Runs(1, 8, "leaders", "same producers"),
     ),
 ]

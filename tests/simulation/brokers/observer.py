@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from distributedlog.broker.data_plane import DataPlane
 from distributedlog.replication.partition import Partition
+from tests.reliability.history import Place
 from tests.simulation.brokers.checkers import BrokersChecker, PartitionKey, key_of
 from tests.simulation.brokers.checkers.committed_by_isr import CommittedByIsr
 from tests.simulation.brokers.checkers.identical_replicas import IdenticalReplicas
@@ -40,6 +41,7 @@ class Observer:
             SameProducers(cluster),
             self.progress,
         ]
+        self._leaderships: dict[tuple[int, int, PartitionKey, int], None] = {}
         self._high_watermarks: dict[tuple[int, int, PartitionKey], int] = {}
 
     @property
@@ -55,6 +57,12 @@ class Observer:
             checker.on_opened(host)
 
     def _role(self, host: "BrokerHost", partition: Partition) -> None:
+        began = (host.node_id, host.life, key_of(partition), partition.leader_epoch)
+        if partition.is_leader and began not in self._leaderships:
+            self._leaderships[began] = None
+            place = Place(partition.topic, partition.partition_id)
+            self._cluster.clients_side.elected(host, place, partition.leader_epoch)
+            self._cluster.faults.leader_began(host, partition)
         for checker in self.checkers:
             checker.on_role(host, partition)
 
@@ -68,6 +76,7 @@ class Observer:
         self._high_watermarks[place] = after
         for checker in self.checkers:
             checker.on_commit(host, partition, before, after)
+        self._cluster.faults.committed(host, partition)
 
     def before_crash(self, host: "BrokerHost") -> None:
         if host.data is not None:

@@ -3,7 +3,7 @@
 With acks=all it is idempotent: a batch is sent again under its sequence until it is acknowledged, or is
 too old; then nobody knows what became of it, and the producer goes on under another id.  A refusal for its
 sequence would say that an acknowledged batch is gone.  With acks=1 nothing is sent twice, and nothing is
-promised.
+promised; at times it sends many in a row to one partition, so that replicas have different ends.
 """
 
 from typing import TYPE_CHECKING
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ACKS_ALL = -1
 TOO_OLD_US = 9_000_000
+BURST_SHARE = 0.2
+BURST = 12
 VERSION = 12
 STRANGE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 WRITTEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
@@ -49,6 +51,9 @@ class Producer:
                 await self._take_identity()
             else:
                 await self._produce(place)
+                if self._acks != ACKS_ALL and self._client.chance.random() < BURST_SHARE:
+                    for _ in range(BURST):
+                        await self._produce(place)
             await self._clients.pause(250)
 
     async def _take_identity(self) -> None:
@@ -85,7 +90,10 @@ class Producer:
         while True:
             told = await self._send(place, batch)
             code = None if told is None else ErrorCode(told.error_code)
-            if code in WRITTEN or self._acks != ACKS_ALL:
+            if code in WRITTEN:
+                break
+            if self._acks != ACKS_ALL:
+                await self._client.refresh()
                 break
             if code in STRANGE and self._identity is not None:
                 clients.cluster.history.strange_sequence(self._client.name, place, str(code), values)

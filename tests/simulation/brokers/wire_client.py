@@ -79,6 +79,10 @@ class WireClient:
                 if each.leader_epoch >= self.leaders.get(place, (NO_LEADER, -1))[1]:
                     self.leaders[place] = each.leader_id, each.leader_epoch
 
+    def learn_leader(self, place: Place, broker_id: int, address: tuple[str, int], epoch: int) -> None:
+        self._addresses[broker_id] = address
+        self.leaders[place] = broker_id, epoch
+
     def epoch_of(self, place: Place) -> int:
         return self.leaders.get(place, (NO_LEADER, -1))[1]
 
@@ -89,6 +93,11 @@ class WireClient:
         address = self._addresses.get(leader)
         if address is None:
             raise BrokerUnreachableError(f"{place} has no leader")
+        return await self.ask_at(address, request, response, version)
+
+    async def ask_at(
+        self, address: tuple[str, int], request: Message, response: type[M], version: int | None = None
+    ) -> M:
         connection = await self._connected(address)
         return await connection.call(request, response, timeout_ms=TIMEOUT_MS, version=version)
 

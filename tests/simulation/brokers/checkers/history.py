@@ -1,8 +1,8 @@
 """What clients saw: the checks of `tests/reliability`, and what only a simulation can tell.
 
 Nothing acknowledged is lost, doubled or reordered; nobody reads a record that is later gone, or reads
-beyond the end of a log; what a client is told of the latest offset does not go back; deleted records stay
-deleted.
+beyond the end of a log; what a client is told of the latest offset or of a group's does not go back; deleted
+records stay deleted.
 
 A client that knows of no newer leader may be answered by one that has been replaced: such answers are
 compared only with what was known in its leader epoch.
@@ -85,6 +85,10 @@ class ClientHistory(BrokersChecker):
                 "committed before"
             )
         told = Position(process, place, LATEST, offset, began_us * 1000, self.cluster.now_us * 1000)
+        self.history.positions.append(told)
+
+    def told_committed(self, process: str, place: Place, group: str, offset: int, began_us: int) -> None:
+        told = Position(process, place, group, offset, began_us * 1000, self.cluster.now_us * 1000)
         self.history.positions.append(told)
 
     def deleted(self, place: Place, offset: int, epoch: int) -> None:

@@ -26,6 +26,8 @@ class _Truth:
     def __init__(self) -> None:
         self.bases: list[int] = []
         self.batches: list[bytes] = []
+        self.epochs: list[int] = []
+        """The epochs in which they were committed; they may have been appended in earlier ones."""
         self.end = 0
 
     def at(self, offset: int) -> bytes:
@@ -57,8 +59,8 @@ class IdenticalReplicas(BrokersChecker):
         if truth is None:
             return 0
         end = truth.end
-        for base, batch in zip(reversed(truth.bases), reversed(truth.batches), strict=True):
-            if read_header(batch).leader_epoch < epoch:
+        for base, committed_in in zip(reversed(truth.bases), reversed(truth.epochs), strict=True):
+            if committed_in < epoch:
                 break
             end = base
         return end
@@ -89,6 +91,7 @@ class IdenticalReplicas(BrokersChecker):
                     )
                 truth.bases.append(base)
                 truth.batches.append(batch)
+                truth.epochs.append(partition.leader_epoch)
                 truth.end = base + read_header(batch).last_offset_delta + 1
                 self.batches += 1
             elif truth.at(base) != batch:

@@ -36,6 +36,7 @@ CONSUMERS: Final = 2
 class TransactionClients(Clients):
     cluster: "TransactionsCluster"
     topics = TOPICS
+    watches_elections = False
 
     def __init__(self, cluster: "TransactionsCluster", seed: int) -> None:
         super().__init__(cluster, seed)
