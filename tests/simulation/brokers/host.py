@@ -215,6 +215,7 @@ class BrokerHost(ControlHost):
             self.data.loop.call_soon(self.data.lifecycle_changed, state, self.lifecycle.epoch)
 
     def _prepare(self, ready: Callable[[], None]) -> None:
+        self.release_images()  # which came before this: a loop has its calls in order
         if self.data is not None:
             self.data.loop.call_soon(self.data.prepare, ready)
 
