@@ -15,9 +15,23 @@ MUTANTS = [
     Mutant(
         "a batch that may be there leaves its sequences to the next one",
         "client/accumulator.py",
-        "        if batch.is_doubtful or queue.is_followed(batch):\n",
+        "        if batch.is_doubtful or batch.attempts > 1 or queue.is_followed(batch):\n",
         "        if queue.is_followed(batch):\n",
         f"{C}/test_in_flight.py -k given_up",
+    ),
+    Mutant(
+        "what a leader refused that was one no more leaves its sequences to the next one",
+        "client/accumulator.py",
+        "        if batch.is_doubtful or batch.attempts > 1 or queue.is_followed(batch):\n",
+        "        if batch.is_doubtful or queue.is_followed(batch):\n",
+        f"{C}/test_in_flight.py -k one_no_more",
+    ),
+    Mutant(
+        "the second batch of a producer goes out before the first is acknowledged",
+        "client/accumulator.py",
+        "            and queue.known_id == self.identity.producer_id\n",
+        "",
+        f"{C}/test_in_flight.py -k overtaken",
     ),
     Mutant(
         "an epoch begins while the last one is under way",

@@ -10,7 +10,9 @@ sent:
 
 **Several under way.**  Up to `in_flight_max` batches of a partition are under way at once if the producer is
 idempotent, else one.  A batch that comes back goes to its place in the queue, and is sent again only when
-nothing of its partition is under way: one by one, in their order, until all that came back are gone.
+nothing of its partition is under way: one by one, in their order, until all that came back are gone.  The
+first batch of a producer id in a partition is under way alone until it is acknowledged: a log that does not
+know the id takes any sequence, and so the second batch also where it has refused the first.
 
 **Sequences.**  An idempotent batch gets its producer id, its epoch and its first sequence when it is first
 taken, and keeps them, with its bytes, through all retries: a broker that has it already says so.
@@ -22,6 +24,9 @@ taken, and keeps them, with its bytes, through all retries: a broker that has it
 | it failed for sure, and is the last      | its sequences are free again                                   |
 | it failed for sure, others stand behind  | another epoch: those behind will be refused, and rewritten     |
 | it failed, and may be there              | another epoch, which has the broker refuse what is late        |
+
+Only the first try fails for sure: a leader that is one no more may have appended what it refuses, and so what
+is tried again may be there.
 
 An epoch begins at sequence 0 in each partition, once nothing of the last epoch is under way there (KIP-360).
 
@@ -35,6 +40,7 @@ it is alone in its batch.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -123,13 +129,15 @@ class Batch:
 
 
 class _Queue:
-    __slots__ = ("batches", "identity", "next_order", "next_sequence", "under_way")
+    __slots__ = ("batches", "identity", "known_id", "next_order", "next_sequence", "under_way")
 
     def __init__(self) -> None:
         self.batches: deque[Batch] = deque()
         self.under_way: list[Batch] = []
         """The batches that were sent and not answered, in their order."""
         self.identity = NOBODY
+        self.known_id = NO_PRODUCER_ID
+        """The producer id of which the partition has a batch for sure."""
         self.next_sequence = 0
         self.next_order = 0
 
@@ -240,10 +248,17 @@ class Accumulator:
 
     def ready(self, now_ms: int, *, flushing: bool = False) -> list[TopicPartition]:
         """The partitions whose first batch may be taken now."""
+        return self.still_ready(self._queues, now_ms, flushing=flushing)
+
+    def still_ready(
+        self, partitions: Iterable[TopicPartition], now_ms: int, *, flushing: bool = False
+    ) -> list[TopicPartition]:
+        """Those of the partitions whose first batch may be taken now."""
+        queues = self._queues
         return [
-            partition
-            for partition, queue in self._queues.items()
-            if self._can_take(queue) and self._is_due(queue, now_ms, flushing)
+            each
+            for each in partitions
+            if self._can_take(queues[each]) and self._is_due(queues[each], now_ms, flushing)
         ]
 
     def _can_take(self, queue: _Queue) -> bool:
@@ -254,6 +269,7 @@ class Accumulator:
             and queue.batches[0].order is None
             and queue.identity == self.identity
             and self.identity is not NOBODY
+            and queue.known_id == self.identity.producer_id
         )
 
     def _is_due(self, queue: _Queue, now_ms: int, flushing: bool) -> bool:
@@ -309,14 +325,14 @@ class Accumulator:
     # --- back ----------------------------------------------------------------------------------
 
     def succeed(self, batch: Batch) -> None:
-        self._finish(batch)
+        self._finish(batch).known_id = batch.identity.producer_id
 
     def fail(self, batch: Batch) -> bool:
         """It was not written, or nobody knows.  Returns whether the producer needs another epoch."""
         queue = self._finish(batch)
         if batch.encoded is None or batch.identity is NOBODY:
             return False
-        if batch.is_doubtful or queue.is_followed(batch):
+        if batch.is_doubtful or batch.attempts > 1 or queue.is_followed(batch):
             return True
         if queue.identity == batch.identity:
             queue.next_sequence = batch.base_sequence

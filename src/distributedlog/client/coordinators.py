@@ -1,7 +1,7 @@
 """The broker that coordinates a group or a transactional id: found when needed, remembered until it fails.
 
-A coordinator moves like any leader.  Whoever meets an error of it calls `forget`, and the next call looks
-again.
+A coordinator moves like any leader.  One that cannot be reached is forgotten; whoever meets another error of
+it calls `forget`; and the next call looks again.
 """
 
 from typing import Final
@@ -10,6 +10,7 @@ from distributedlog.client.addresses import Address
 from distributedlog.client.connection import Connection
 from distributedlog.client.errors import check_response
 from distributedlog.client.metadata import Cluster
+from distributedlog.model.errors import DlogError
 from distributedlog.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -32,7 +33,11 @@ class Coordinator:
     async def connection(self) -> Connection:
         if self._address is None:
             self._address = await self._find()
-        return await self._cluster.connection_to(self._address)
+        try:
+            return await self._cluster.connection_to(self._address)
+        except DlogError:
+            self.forget()
+            raise
 
     def forget(self) -> None:
         """Forgets who it is after a failure: it may be another by now."""

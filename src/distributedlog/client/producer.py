@@ -10,7 +10,7 @@ are kept through retries, the accumulator decides.
 | retriable, and the batch is not too old  | the same bytes again after a pause                             |
 | its sequence is not the next one         | again behind those before it; if there are none, with other    |
 |                                          | sequences of another epoch; in a transaction, failed           |
-| other                                    | failed; if it may have been written after all, the following   |
+| other, or there is no time for a retry   | failed; if it may have been written after all, the following   |
 |                                          | ones have another epoch                                        |
 | too large, of several rows (`send_cut`)  | the same rows in smaller batches                               |
 
@@ -209,6 +209,8 @@ class Producer:
             return
         self._sender = None
         failed = DlogError(f"the producer failed: {sender.exception()!r}")
+        if self.transactions is not None:
+            self.transactions.state.failed(failed)
         self._drop_waiting(failed)
 
     async def flush(self) -> None:
@@ -373,6 +375,8 @@ class Producer:
                 continue
             if ready and self.transactions and not await self._add_to_transaction(self.transactions, ready):
                 continue
+            # While it waited batches may have come back, or have been dropped.
+            ready = self._accumulator.still_ready(ready, now_ms, flushing=self._flushing > 0)
             for leader, partitions in self._by_known_leader(ready).items():
                 self._start(leader, partitions)
             if not ready:
@@ -468,6 +472,7 @@ class Producer:
                 continue
             response = responses.get(batch.partition)
             if response is None:
+                batch.is_doubtful = True
                 self._handle_failure(
                     batch, ConnectionLostError(f"the broker did not say how {batch.partition} went")
                 )
@@ -525,6 +530,7 @@ class Producer:
             return
         is_wanted = self.transactions is None or self.transactions.state.is_sending
         if not is_wanted or due_ms >= batch.created_ms + self.options.delivery_timeout_ms:
+            batch.is_doubtful |= is_retriable(error)  # also who leads no more may have appended it
             self._end(batch, error)
         elif code_of(error) in STRANGE_PRODUCER and self._accumulator.is_after_others(batch):
             self._retry(batch, now_ms)

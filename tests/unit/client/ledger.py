@@ -34,9 +34,13 @@ from distributedlog.records.batch import read_header, stamp
 from distributedlog.records.record import Record, decode_batch
 from tests.unit.client.stage import Answer, HangUp, ScriptedBroker
 
-Fault = Literal["none", "not leader", "lost before", "lost after", "slow replicas", "too large", "no answer"]
+Fault = Literal[
+    "none", "not leader", "leader no more", "lost before", "lost after", "slow replicas", "too large",
+    "no answer",
+]  # fmt: skip
+"""A leader that is one no more has appended what it refuses."""
 
-CODES = {"not leader": 6, "slow replicas": 20, "too large": 10}
+CODES = {"not leader": 6, "leader no more": 6, "slow replicas": 20, "too large": 10}
 OUT_OF_ORDER, DUPLICATE = 45, 46
 
 
@@ -48,7 +52,8 @@ class Ledger:
     """Batches, stamped with their offsets."""
     start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     sequences: dict[tuple[TopicPartition, int, int], int] = field(default_factory=dict)
-    """The next one of each producer, by id and epoch."""
+    """The next one of each producer, by id and epoch.  Of an id that is not known any is taken, as by Kafka's
+    brokers."""
     producers: int = 0
     versions_asked: list[int] = field(default_factory=list)
 
@@ -108,7 +113,8 @@ class Ledger:
         header = read_header(batch)
         if header.has_producer_id:
             producer = (partition, header.producer_id, header.producer_epoch)
-            expected = self.sequences.get(producer, 0)
+            is_known = any(each[:2] == producer[:2] for each in self.sequences)
+            expected = self.sequences.get(producer, 0 if is_known else header.base_sequence)
             if header.last_sequence < expected:
                 return DUPLICATE, -1
             if header.base_sequence != expected:

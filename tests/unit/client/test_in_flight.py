@@ -1,8 +1,9 @@
 """Several batches of a partition under way, in lock-step with a leader that checks sequences as Kafka does.
 
 Requests are answered in any order, lost before or after they were appended, delivered twice, refused by a
-leader that moved, refused for good, or given up.  Whatever happens, what was acknowledged is there once, in
-order; what was refused for good is not there; what was given up is there once at most.
+leader that moved, before it appended them or after, refused for good, or given up.  Whatever happens, what
+was acknowledged is there once, in order; what was refused for good is not there; what was given up is there
+once at most.  A leader that does not know the producer takes any sequence, as Kafka's do.
 """
 
 from collections import deque
@@ -20,9 +21,12 @@ from distributedlog.records.record import Record, decode_batch
 
 HERE = TopicPartition("t", 0)
 REMEMBERED = 5
+UNKNOWN = -1
 
 Answer = Literal["ok", "out of order", "old epoch"]
-Outcome = Literal["answered", "lost before", "lost after", "not leader", "refused", "given up", "twice"]
+Outcome = Literal[
+    "answered", "lost before", "lost after", "not leader", "leader no more", "refused", "given up", "twice"
+]  # fmt: skip
 
 
 @dataclass
@@ -30,7 +34,7 @@ class Partition:
     """A leader's log, and what it knows of the one producer."""
 
     log: list[bytes] = field(default_factory=list)
-    epoch: int = -1
+    epoch: int = UNKNOWN
     next_sequence: int = 0
     last: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
@@ -39,9 +43,9 @@ class Partition:
         if header.producer_epoch < self.epoch:
             return "old epoch"
         if header.producer_epoch > self.epoch:
-            if header.base_sequence != 0:
+            if header.base_sequence != 0 and self.epoch != UNKNOWN:
                 return "out of order"
-            self.epoch, self.next_sequence = header.producer_epoch, 0
+            self.epoch, self.next_sequence = header.producer_epoch, header.base_sequence
             self.last.clear()
         if (header.base_sequence, header.last_sequence) in self.last:
             return "ok"
@@ -77,6 +81,12 @@ class World:
         self.into.add(HERE, Record(b"%04d" % self.sent + b"x" * size), 0, 0)
         self.sent += 1
 
+    def introduce(self) -> None:
+        """Has the leader know the producer: from then on several may be under way."""
+        self.send(0)
+        self.take()
+        self.answer(0, "answered")
+
     def take(self) -> None:
         while ready := self.into.ready(0, flushing=True):
             self.under_way += self.into.take(ready)
@@ -87,7 +97,9 @@ class World:
         batch = self.under_way.pop(at % len(self.under_way))
         assert batch.encoded is not None
         encoded = bytes(batch.encoded)
-        if outcome == "not leader":
+        if outcome in ("not leader", "leader no more"):
+            if outcome == "leader no more":
+                self.there.append(encoded)
             self.into.retry(batch, 0)
         elif outcome in ("lost before", "lost after"):
             batch.is_doubtful = True
@@ -97,7 +109,7 @@ class World:
                 self.late.append((batch, encoded))
             self.into.retry(batch, 0)
         elif outcome == "refused":
-            if not batch.is_doubtful:
+            if not batch.is_doubtful and batch.attempts == 1:
                 self.refused += _values(batch)
             self.end(batch)
         elif outcome == "given up":
@@ -144,7 +156,7 @@ def _values(batch: Batch) -> list[bytes]:
 
 OUTCOMES: list[Outcome] = [
     "answered", "answered", "answered", "lost before", "lost after", "not leader",
-    "refused", "given up", "twice",
+    "leader no more", "refused", "given up", "twice",
 ]  # fmt: skip
 STEP = st.one_of(
     st.tuples(st.just("send"), st.integers(0, 150), st.just("answered")),
@@ -184,6 +196,7 @@ def test_what_is_acknowledged_is_there_once_and_in_order(steps: list[tuple[str, 
 
 def test_five_are_under_way_at_once_and_none_behind_one_that_came_back() -> None:
     world = World()
+    world.introduce()
     for _ in range(9):
         world.send(150)
     world.take()
@@ -195,17 +208,18 @@ def test_five_are_under_way_at_once_and_none_behind_one_that_came_back() -> None
         world.answer(0, "answered")  # out of order, all of them
     world.take()
     assert len(world.under_way) == 1
-    assert world.under_way[0].base_sequence == 0
+    assert world.under_way[0].base_sequence == 1
     for _ in range(5):
         world.answer(0, "answered")
         world.take()
-    assert len(world.acknowledged) == 5
+    assert len(world.acknowledged) == 6
     assert world.into.identity.epoch == 0
     assert len(world.under_way) == 4
 
 
 def test_after_a_sure_failure_those_behind_it_are_written_under_another_epoch() -> None:
     world = World()
+    world.introduce()
     for _ in range(3):
         world.send(150)
     world.take()
@@ -213,7 +227,7 @@ def test_after_a_sure_failure_those_behind_it_are_written_under_another_epoch() 
     while not world.into.is_empty:
         world.take()
         world.answer(0, "answered")
-    assert [each[:4] for each in world.there.log] == [b"0001", b"0002"]
+    assert [each[:4] for each in world.there.log] == [b"0000", b"0002", b"0003"]
     assert (world.there.epoch, world.there.next_sequence) == (1, 2)
 
 
@@ -230,8 +244,35 @@ def test_what_was_given_up_and_is_there_all_the_same_takes_no_place_of_another()
     assert world.there.log == [b"0000", b"0001"]
 
 
+def test_the_first_batch_of_a_producer_is_not_overtaken_where_a_leader_does_not_know_it() -> None:
+    world = World()
+    for _ in range(3):
+        world.send(150)
+    world.take()
+    assert len(world.under_way) == 1
+    world.answer(0, "not leader")
+    while not world.into.is_empty:
+        world.take()
+        world.answer(0, "answered")
+    assert [each[:4] for each in world.there.log] == [b"0000", b"0001", b"0002"]
+
+
+def test_what_a_leader_appended_before_it_was_one_no_more_takes_no_place_of_another() -> None:
+    world = World()
+    world.send(0)
+    world.take()
+    world.answer(0, "leader no more")
+    world.take()
+    world.answer(0, "refused")
+    world.send(0)
+    world.take()
+    world.answer(0, "answered")
+    assert world.there.log == [b"0000", b"0001"]
+
+
 def test_a_partition_begins_an_epoch_when_nothing_of_the_last_one_is_under_way() -> None:
     world = World()
+    world.introduce()
     world.send(150)
     world.take()
     world.next_epoch()
@@ -256,6 +297,7 @@ def test_without_an_identity_one_is_under_way() -> None:
 @pytest.mark.parametrize("broken", ["sequences", "order"])
 def test_the_partition_of_these_tests_would_notice(broken: str) -> None:
     world = World()
+    world.introduce()
     for _ in range(3):
         world.send(150)
     world.take()

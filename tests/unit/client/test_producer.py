@@ -86,7 +86,7 @@ def test_what_is_sent_to_another_broker_is_read_back_from_it(codec: Codec) -> No
         run(story(bootstrap))
 
 
-FAULTS: list[Fault] = ["none", "not leader", "lost before", "lost after", "slow replicas"]
+FAULTS: list[Fault] = ["none", "not leader", "leader no more", "lost before", "lost after", "slow replicas"]
 
 
 @settings(max_examples=30, deadline=None)
@@ -135,6 +135,19 @@ def test_after_a_batch_of_unknown_fate_the_producer_has_another_epoch() -> None:
     assert ledger.values(HERE) == [b"a", b"b", b"c"]
     headers = [read_header(batch) for batch in ledger.logs[HERE]]
     assert [(each.producer_id, each.producer_epoch) for each in headers] == [(1, 0), (1, 0), (1, 1)]
+
+
+def test_what_a_leader_refused_that_was_one_no_more_takes_no_sequence_of_another_batch() -> None:
+    ledger = Ledger({"t": 1}, faults=deque(["none", "leader no more"]))
+    options = ProducerOptions(linger_ms=0, delivery_timeout_ms=1)
+    with (broker := ledger.broker()).running():
+        first, second, third = run(
+            send_all(broker, [b"a", b"b", b"c"], options, replace(QUICK, retry_pause_ms=5))
+        )
+    assert first.offset == 0
+    assert isinstance(second, BrokerError)
+    assert third.offset == 2
+    assert ledger.values(HERE) == [b"a", b"b", b"c"]
 
 
 def test_records_without_a_key_stay_together_and_with_one_go_by_it() -> None:

@@ -20,17 +20,25 @@ from distributedlog import (
     TransactionAbortedError,
     aio,
 )
-from distributedlog.client.addresses import parse_bootstrap
+from distributedlog.client.accumulator import Batch
+from distributedlog.client.addresses import Address, parse_bootstrap
 from distributedlog.client.admin.transactions import TransactionAdmin
+from distributedlog.client.errors import error_from
 from distributedlog.client.metadata import Cluster
+from distributedlog.client.producer import Producer as CoreProducer
+from distributedlog.client.producer import ProducerOptions
+from distributedlog.client.reports import Delivery
 from distributedlog.client.transactions import manager
+from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     ConfigError,
     DlogError,
     GroupRebalancedError,
     InvalidTransactionStateError,
 )
+from distributedlog.records.record import Record
 from tests.unit.client.faces.stage import running_broker
+from tests.unit.client.stage import free_port
 
 WAIT_S = 60
 _numbers = count()
@@ -218,6 +226,84 @@ def test_offsets_of_a_member_that_the_group_has_forgotten_abort_the_transaction(
         committed = admin.group_offsets(topic)[TopicPartition(topic, 0)]
     assert committed.offset == 5
     assert values(bootstrap, topic) == []
+
+
+def test_batches_that_come_back_while_offsets_are_sent_are_not_lost(
+    bootstrap: str, topic: str, flow: str
+) -> None:
+    """What was ready when the sender began to wait is not when it goes on."""
+
+    async def story() -> None:
+        options = ProducerOptions(transactional_id=topic, linger_ms=0, batch_bytes_max=100)
+        async with Cluster(parse_bootstrap(bootstrap)) as cluster, CoreProducer(cluster, options) as producer:
+            transactions = producer.transactions
+            assert transactions is not None
+            await producer.begin_transaction()
+            await (await producer.send(topic, Record(b"0"), 0)).wait()
+            held: list[Batch] = []
+
+            async def hold(_leader: int, batches: list[Batch]) -> None:
+                held.extend(batches)
+
+            async def send(value: bytes) -> Delivery:
+                return await producer.send(topic, Record(value + bytes(80)), 0)
+
+            deliver, producer._deliver = producer._deliver, hold  # type: ignore[assignment, method-assign]
+            deliveries = [await send(b"1"), await send(b"2")]
+            while len(held) < 2:
+                await asyncio.sleep(0)
+            await transactions._asking.acquire()  # as `send_offsets` does
+            deliveries.append(await send(b"3"))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            refused = error_from(ErrorCode.NOT_LEADER_OR_FOLLOWER, "here")
+            producer._handle_failure(held[0], refused)
+            transactions._asking.release()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            producer._deliver = deliver  # type: ignore[method-assign]
+            producer._handle_failure(held[1], refused)
+            assert [(await each.wait()).offset for each in deliveries] == [1, 2, 3]
+            await producer.commit_transaction()
+
+    async def bounded() -> None:
+        async with asyncio.timeout(WAIT_S):
+            await story()
+
+    asyncio.run(bounded())
+    assert [each.rstrip("\0") for each in values(bootstrap, topic)] == ["0", "1", "2", "3"]
+
+
+def test_a_transaction_whose_sender_failed_is_not_committed(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        options = ProducerOptions(transactional_id=topic, linger_ms=0)
+        async with Cluster(parse_bootstrap(bootstrap)) as cluster, CoreProducer(cluster, options) as producer:
+            await producer.begin_transaction()
+            with monkeypatch.context() as patch:
+                patch.setattr(producer, "_by_known_leader", lambda _: 1 / 0)
+                lost = await producer.send(topic, Record(b"v"), 0)
+                with pytest.raises(DlogError, match="the producer failed"):
+                    await lost.wait()
+            with pytest.raises(TransactionAbortableError, match="the producer failed"):
+                await producer.commit_transaction()
+            await producer.abort_transaction()
+
+    asyncio.run(asyncio.wait_for(story(), WAIT_S))
+    assert values(bootstrap, topic) == []
+
+
+def test_a_transaction_begins_where_its_last_coordinator_is_gone(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap, transactional_id=topic) as producer:
+        with producer.transaction():
+            producer.send(topic, "first")
+        assert producer._core is not None
+        assert producer._core.transactions is not None
+        producer._core.transactions._coordinator._address = Address("127.0.0.1", free_port())
+        with producer.transaction():
+            producer.send(topic, "second")
+    assert values(bootstrap, topic) == ["first", "second"]
 
 
 def test_without_an_id_there_are_no_transactions(bootstrap: str) -> None:
