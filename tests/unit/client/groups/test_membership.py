@@ -14,7 +14,7 @@ from distributedlog.client.groups.subscription import (
     encode_subscription,
 )
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import BrokerError, ConfigError
+from distributedlog.model.errors import BrokerError, ConfigError, FencedInstanceError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from distributedlog.protocol.messages.sync_group import SyncGroupResponse
@@ -142,7 +142,7 @@ def test_a_member_that_the_group_went_on_without_has_lost_what_it_had(
 
 def test_a_fenced_member_is_told_for_good() -> None:
     found = stable(member(instance_id="i"), A0)
-    with pytest.raises(BrokerError, match="FENCED_INSTANCE_ID"):
+    with pytest.raises(FencedInstanceError, match="FENCED_INSTANCE_ID"):
         found.accept_error(ErrorCode.FENCED_INSTANCE_ID, "a heartbeat")
     assert found.leave_request(5, "why").members[0].group_instance_id == "i"
     assert member().leave_request(2, "why").members == []
