@@ -253,6 +253,10 @@ class Consumer:
             self._cluster.learn_leader(partition, data.current_leader, response.node_endpoints)
             if data.preferred_read_replica >= 0 and partition in self._fetcher.positions:
                 self._nearer[partition] = (data.preferred_read_replica, until_ms)
+                if data.preferred_read_replica not in self._cluster.view.brokers:
+                    # The leader would only name it again: where it is has to be asked for.
+                    self._cluster.mark_stale()
+                    self._pause(partition)
 
     def _pause(self, partition: TopicPartition) -> None:
         now_ms = self._cluster.clock.monotonic_ms()

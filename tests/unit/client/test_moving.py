@@ -144,6 +144,38 @@ def test_a_replica_in_the_own_rack_is_read_from_and_the_leader_if_it_refuses(is_
     assert set(racks) == {"A"}
 
 
+def test_where_a_nearer_replica_is_that_nobody_has_named_before_is_asked_for() -> None:
+    """The leader sends everyone of the rack there, and itself serves nothing."""
+    near = Ledger({"t": 1})
+    near.append(HERE, encode_batch([Record(b"near")]))
+
+    def of_the_leader(_request: object, _version: int) -> fetch.FetchResponse:
+        part = fetch.PartitionData(
+            partition_index=0,
+            high_watermark=1,
+            aborted_transactions=None,
+            records=b"",
+            preferred_read_replica=OTHER,
+        )
+        return fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(topic="t", partitions=[part])])
+
+    async def story() -> bytes | None:
+        options = FetchOptions(rack="A")
+        async with Cluster([first.address], QUICK) as there, Consumer(there, options) as consumer:
+            first.answers.pop(ApiKey.METADATA)  # which does not know the second
+            await consumer.assign({HERE: BEGINNING})
+            first.answers[ApiKey.METADATA] = of_both
+            while not (got := await consumer.poll(5000)):
+                pass
+            return got[0].records[0].value
+
+    with two_brokers(near) as (first, second):
+        of_both = first.answers[ApiKey.METADATA]
+        first.answers[ApiKey.FETCH] = of_the_leader
+        assert run(story()) == b"near"
+    assert (first.count(ApiKey.FETCH), second.count(ApiKey.FETCH)) == (1, 1)
+
+
 def test_only_news_of_a_leader_whose_place_is_known_move_the_view() -> None:
     view = ClusterView(
         brokers={1: BrokerView(1, Address("a", 1))},
