@@ -24,7 +24,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from distributedlog.client.addresses import parse_bootstrap
@@ -99,6 +99,8 @@ class Consumer:
         self._positions: dict[TopicPartition, int] = {}
         self._safe: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
+        self._begun: dict[TopicPartition, int] = {}
+        """Where reading began last: by a commit, the reset or a seek."""
         self._pending: list[ConsumerRecord] = []
         """What iteration has taken and not given out, the next one last."""
         self._given: ConsumerRecord | None = None
@@ -200,10 +202,11 @@ class Consumer:
         await self._seek_to(partitions, timestamp_ms)
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> None:
-        """Moves these, or all, behind what was committed: after an abort, to read the same again."""
+        """Moves these, or all, behind what was committed, or, before anything was, to where this consumer
+        began: after an abort, to read the same again."""
         self._check_assigned(partitions)
         self._unresolved.update(partitions or self._partitions)
-        await self._resolve()
+        await self._resolve(self._begun)
 
     async def _seek_to(self, partitions: Collection[TopicPartition], when: int) -> None:
         self._check_assigned(partitions)
@@ -217,6 +220,7 @@ class Consumer:
         if self._given is not None and TopicPartition(*self._given[:2]) in offsets:
             self._given = None
         self._unresolved -= offsets.keys()
+        self._begun.update(offsets)
         self._positions.update(offsets)
         self._safe.update(offsets)
         self._assigned.seek(offsets)
@@ -224,7 +228,7 @@ class Consumer:
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
         for each in partitions:
             self._assigned.drop(each)
-            for known in (self._positions, self._safe, self._committed):
+            for known in (self._positions, self._safe, self._committed, self._begun):
                 known.pop(each, None)
         self._partitions.difference_update(partitions)
         self._unresolved.difference_update(partitions)
@@ -418,17 +422,18 @@ class Consumer:
             if inspect.isawaitable(outcome):
                 await outcome
 
-    async def _resolve(self) -> None:
-        """Finds out where partitions begin: behind what was committed, or where the reset says."""
+    async def _resolve(self, begun: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
+        """Finds out where partitions begin: behind what was committed, where they have `begun`, or where the
+        reset says."""
         wanted = set(self._unresolved)
         committed = await self.committed(wanted) if self._group is not None else {}
-        without = wanted - committed.keys()
+        offsets = {each: begun[each] for each in wanted & begun.keys()} | committed
+        without = wanted - offsets.keys()
         if without and self._reset is None:
             raise NoOffsetError(
                 f"there is no committed offset for {', '.join(map(str, sorted(without)))}, and "
                 "auto_offset_reset is none: seek, or commit an offset"
             )
-        offsets = dict(committed)
         if without and self._reset is not None:
             found = await list_offsets(self._cluster, dict.fromkeys(without, self._reset), self._isolation)
             offsets.update((each, at.offset) for each, at in found.items())

@@ -193,7 +193,8 @@ class Consumer:
         self._run(self._consumer.seek_to_end(*partitions))
 
     def seek_to_committed(self, *partitions: TopicPartition) -> None:
-        """Moves these, or all, behind what was committed: after an abort, to read the same again."""
+        """Moves these, or all, behind what was committed, or, before anything was, to where this consumer
+        began: after an abort, to read the same again."""
         self._run(self._consumer.seek_to_committed(*partitions))
 
     def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:

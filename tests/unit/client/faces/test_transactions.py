@@ -208,6 +208,31 @@ def test_records_are_read_processed_and_written_exactly_once(bootstrap: str, top
     assert values(bootstrap, into) == sorted(map(str, range(100)))
 
 
+def test_before_anything_is_committed_an_abort_leads_back_to_where_the_consumer_began(
+    bootstrap: str, topic: str
+) -> None:
+    """Not to where its reset would begin now: that is behind what was aborted."""
+    here = TopicPartition(topic, 0)
+    with (
+        Producer(bootstrap) as source,
+        Consumer(bootstrap, group_id=topic, auto_offset_reset="latest") as consumer,
+    ):
+        source.send(topic, "before it began", partition=0).result(WAIT_S)
+        consumer.assign([here])
+        assert consumer.position(here) == 1
+        for value in ("a", "b"):
+            source.send(topic, value, partition=0).result(WAIT_S)
+        for _ in range(2):  # the first time it is aborted
+            found: list[bytes | None] = []
+            while len(found) < 2:
+                found += [each.value for each in consumer.poll(1000)]
+            assert found == [b"a", b"b"]
+            consumer.seek_to_committed()
+        consumer.commit({here: 2})
+        consumer.seek_to_committed()
+        assert consumer.position(here) == 2
+
+
 def test_offsets_of_a_member_that_the_group_has_forgotten_abort_the_transaction(
     bootstrap: str, topic: str, flow: str
 ) -> None:
