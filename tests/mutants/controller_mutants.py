@@ -281,6 +281,20 @@ MUTANTS = [
         "tests/unit/controller/test_reassignments.py",
     ),
     Mutant(
+        "who led last counts among those who hold what is committed",
+        "controller/reassignments.py",
+        "(*partition.isr, *partition.elr) or partition.last_known_elr",
+        "(*partition.isr, *partition.elr, *partition.last_known_elr)",
+        "tests/unit/controller/test_reassignments.py",
+    ),
+    Mutant(
+        "the leader epoch stays when a replica is dropped",
+        "controller/elections.py",
+        " and set(partition.replicas) <= set(after.replicas)",
+        "",
+        "tests/unit/controller/test_reassignments.py",
+    ),
+    Mutant(
         "a new controller forgets a move",
         "controller/image.py",
         "        removing=now(record.removing_replicas, partition.removing),\n",

@@ -27,7 +27,8 @@ A replica whose log is lost (`replica_faults`) is not elected by any of these.
 
 Invariants: ISR and ELR are disjoint, both within the replicas; a leader is active and in the ISR; from level
 2 on, who lost its disk is in neither and is no last leader.  The leader epoch rises with every change of
-leader, to none too; the partition epoch with every record (see `image.changed`).
+leader, to none too, and when a replica is dropped; the partition epoch with every record (see
+`image.changed`).
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -179,14 +180,15 @@ def change_record(
     moved: Partition | None = None,
 ) -> PartitionChanged | None:
     """Returns what differs, or None if nothing does.  `moved` is the partition with other replicas, if a move
-    begins or ends."""
+    begins or ends.  If it lacks one of those before, the leader is named also where it stays: whoever is
+    dropped deletes its log, and if it is added again no fetch from before may count for the ISR."""
 
     def differing(now: Ids, before: Ids) -> list[int] | None:
         return None if now == before else list(now)
 
-    same_leader = target.leader == partition.leader
     same_recovery = target.recovery_state == partition.recovery_state
     after = partition if moved is None else moved
+    same_leader = target.leader == partition.leader and set(partition.replicas) <= set(after.replicas)
     if directories is None:
         directories = after.directories
     record = PartitionChanged(

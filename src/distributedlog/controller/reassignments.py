@@ -16,7 +16,8 @@ A move is part of the partition's own record, so any next controller goes on wit
 Invariants: the original replicas stay until the target is in sync, so there are never fewer copies than there
 were; who is being added does not count for the minimum of in-sync replicas (`Partition.replication_factor`),
 so a move cannot make a partition refuse writes.  Whoever is dropped must leave somebody who holds all that is
-committed: else the request is refused, and nothing is lost.
+committed: else the request is refused, and nothing is lost.  The leader epoch rises when somebody is dropped
+(`elections.change_record`).
 """
 
 from collections import Counter
@@ -121,10 +122,10 @@ def _with_replicas(
 
 
 def _check_held(partition: Partition, replicas: Ids) -> None:
-    """Raises if none of these replicas holds all that is committed, while another one does."""
-    holders = partition.isr or partition.elr or partition.last_known_elr
-    held = {*partition.isr, *partition.elr, *partition.last_known_elr}
-    if holders and held.isdisjoint(replicas):
+    """Raises if none of these replicas holds all that is committed, while another one does.  Who led last
+    counts only if nobody is in sync or eligible: it may lack what was committed."""
+    holders = (*partition.isr, *partition.elr) or partition.last_known_elr
+    if holders and set(holders).isdisjoint(replicas):
         raise InvalidAssignmentError(
             f"only {list(holders)} hold all that is committed, and none of them would stay: "
             "wait until another replica is in sync"

@@ -303,7 +303,8 @@ class ControllerModel(RuleBasedStateMachine):
             old = self.seen.partition(*where)
             if old is not None and old != partition:
                 assert partition.partition_epoch == old.partition_epoch + 1
-                assert partition.leader_epoch == old.leader_epoch + (partition.leader != old.leader)
+                rises = partition.leader != old.leader or not set(old.replicas) <= set(partition.replicas)
+                assert partition.leader_epoch == old.leader_epoch + rises
         for topic_id in image.topics:
             assert topic_id in self.seen.topics or topic_id not in self.ids_ever, "a topic id came back"
             self.ids_ever.add(topic_id)

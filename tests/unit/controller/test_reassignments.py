@@ -212,3 +212,32 @@ def test_moves_under_way_are_listed() -> None:
     assert list(list_moving(scene.stage.image)) == []
     scene.alter(4)
     assert list(list_moving(scene.stage.image)) == [(HERE, scene.partition)]
+
+
+def test_no_fetch_from_before_counts_for_a_replica_that_was_dropped_and_is_added_again() -> None:
+    scene = Scene()
+    epoch = scene.partition.leader_epoch
+    scene.alter(1, 2)
+    assert (scene.partition.leader, scene.partition.leader_epoch) == (1, epoch + 1), "3 deletes its log"
+    scene.alter(1, 2, 3)
+    assert scene.partition.leader_epoch == epoch + 1, "nobody was dropped"
+    scene.alter()
+    assert scene.partition.leader_epoch == epoch + 2, "3 was, again"
+
+
+def test_who_led_last_is_not_left_alone_where_somebody_else_holds_all_that_is_committed() -> None:
+    scene = Scene(1, 5, min_insync_replicas="2")
+    stage = scene.stage
+    scene.alter(1, 2, 3)
+    scene.sync(1, 2)
+    stage.silence(2)
+    assert (scene.partition.isr, scene.eligible()) == ((1,), (2,))
+    stage.register(1, predecessors=(stage.image.brokers[1].incarnation_id,))
+    partition = scene.partition
+    assert (partition.isr, partition.elr, partition.last_known_elr) == ((), (2,), (1,)), "1 may lack some"
+    assert scene.alter().error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert scene.eligible() == (2,)
+    stage.heartbeat(1)
+    assert scene.partition.leader == NO_LEADER
+    stage.heartbeat(2)
+    assert scene.partition.leader == 2

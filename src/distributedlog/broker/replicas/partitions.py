@@ -332,6 +332,8 @@ class PartitionSet:
         """Applies at once what touches no disk, and queues the rest."""
         partition = self._by_id.get((topic_id, partition_id))
         wanted = self._assigned_state(topic_id, partition_id)
+        topic = self.image.topics.get(topic_id)
+        is_internal = topic is not None and topic.name in INTERNAL_TOPICS
         if partition is not None and wanted is not None:
             self._take_role(partition, wanted)
         elif partition is not None:
@@ -339,10 +341,8 @@ class PartitionSet:
             self.faults.forget(topic_id, partition_id)
             with contextlib.suppress(DiskFullError, LogDirectoryFailedError):
                 self.maintenance.forget([partition.key])
-            self._work.add(partial(self._delete_log, partition.key, topic_id))
+            self._work.add(partial(self._delete_log, partition.key, topic_id), first=is_internal)
         elif wanted is not None:
-            topic = self.image.topics.get(topic_id)
-            is_internal = topic is not None and topic.name in INTERNAL_TOPICS
             self._work.add(partial(self._create_partition, topic_id, partition_id), first=is_internal)
 
     def _assigned_state(self, topic_id: Uuid, partition_id: int) -> PartitionState | None:
