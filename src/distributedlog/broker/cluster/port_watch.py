@@ -63,25 +63,28 @@ class PortWatch:
         self._tried: dict[int, SilentBroker] = {}
         """Whose ports are being tried, by broker id."""
         self._is_looking = False
+        self._is_due = False
+        """The next look is scheduled, also if this node is not the active controller any more."""
         self._is_stopped = False
 
     def take_activity(self, is_active: bool) -> None:
         """Begins to look when this node becomes the active controller, and ends when it is that no longer."""
-        begins = is_active and not self._is_looking
         self._is_looking = is_active
-        if begins:
+        if not self._is_due:
             self._look()
 
     def stop(self) -> None:
         self._is_stopped = True
 
     def _look(self) -> None:
+        self._is_due = False
         if not self._is_looking or self._is_stopped:
             return
         for broker in self._controller.find_silent():
             if broker.broker_id not in self._tried:
                 self._tried[broker.broker_id] = broker
                 self._try_ports(broker, lambda refused, tried=broker: self._take(tried, refused))  # type: ignore[misc]
+        self._is_due = True
         self._scheduler.call_at(self._clock.monotonic_ms() + LOOK_MS, self._look)
 
     def _take(self, broker: SilentBroker, refused: bool) -> None:

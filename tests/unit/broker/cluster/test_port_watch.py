@@ -93,3 +93,21 @@ def test_after_the_stop_nobody_is_fenced() -> None:
     stage.tries[0][1](True)
     stage.pass_looks(2)
     assert (len(stage.tries), stage.fenced) == (1, [])
+
+
+def test_a_controller_that_is_elected_again_and_again_looks_as_often_as_before() -> None:
+    stage = Stage()
+    for is_active in (True, False) * 5:
+        stage.watch.take_activity(is_active)
+    stage.watch.take_activity(True)
+    stage.pass_looks()
+    looks = 0
+
+    def find_silent() -> list[SilentBroker]:
+        nonlocal looks
+        looks += 1
+        return []
+
+    stage.find_silent = find_silent  # type: ignore[method-assign]
+    stage.pass_looks(3)
+    assert looks == 3
