@@ -22,8 +22,15 @@ MUTANTS = [
     Mutant(
         "flush.on.commit is on again, and what was committed before counts as synced",
         "broker/replicas/synced_commits.py",
-        "log.config.flush_on_commit and log.flushed_end_offset >= log.high_watermark for",
-        "log.config.flush_on_commit for",
+        "log.flushed_end_offset >= min(self._ends.get(log, 0), log.end_offset)",
+        "log.flushed_end_offset >= 0",
+        SYNCED,
+    ),
+    Mutant(
+        "flush.on.commit is on again, and a follower takes its high watermark for its leader's",
+        "broker/replicas/synced_commits.py",
+        "min(self._ends.get(log, 0), log.end_offset)",
+        "log.high_watermark",
         SYNCED,
     ),
     Mutant(

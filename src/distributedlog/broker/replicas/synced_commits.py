@@ -8,7 +8,8 @@ or a power cut all of it is on the disk, and recovery keeps it, or tells what it
 process tells the controller the epoch that it finds: if it is the one in which the broker is registered, the
 replicas stay eligible as after a clean stop (decision 33).
 
-    written     in each broker epoch anew, once no log is exempt and each is synced up to its high watermark
+    written     in each broker epoch anew, once no log is exempt and each is synced up to the end that it had
+                when that began: a follower does not know what a leader has committed by its last fetch
     removed     before the first log is exempt: a topic, or the cluster, has turned `flush.on.commit` off
 
 What a crash does: the file is old or new.  An old one names an epoch that is over, and claims nothing; the
@@ -16,7 +17,7 @@ same holds if a process of another version ran in between.  One that cannot be r
 use, and the broker with it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 from distributedlog.storage.checkpoints import decode_clean_shutdown, encode_clean_shutdown
@@ -41,6 +42,8 @@ class SyncedCommits:
         self._is_there = data is not None
         self._written_epoch = NO_EPOCH
         self.broker_epoch = NO_EPOCH
+        self._ends: dict[PartitionLog, int] = {}
+        """Where each log ended when none was exempt any more, while not all of that is known to be synced."""
 
     def clear(self) -> None:
         """Notes, durably, that a log is about to count with what is not synced."""
@@ -49,11 +52,15 @@ class SyncedCommits:
             self._files.sync_directory(self._directory)
             self._is_there = False
         self._written_epoch = NO_EPOCH
+        self._ends.clear()
 
-    def write_if_due(self, logs: Iterable[PartitionLog]) -> None:
-        """Writes the present broker epoch, if it is not there and all that is committed is synced."""
-        if self._written_epoch == self.broker_epoch:
+    def write_if_due(self, logs: Collection[PartitionLog]) -> None:
+        """Writes the present broker epoch, if it is not there and all that may be committed is synced."""
+        if self._written_epoch == self.broker_epoch or not all(log.config.flush_on_commit for log in logs):
             return
-        if all(log.config.flush_on_commit and log.flushed_end_offset >= log.high_watermark for log in logs):
+        if not self._ends:
+            self._ends = {log: log.end_offset for log in logs}
+        if all(log.flushed_end_offset >= min(self._ends.get(log, 0), log.end_offset) for log in logs):
+            self._ends.clear()
             self._files.write_atomically(self._path, encode_clean_shutdown(self.broker_epoch))
             self._is_there, self._written_epoch = True, self.broker_epoch

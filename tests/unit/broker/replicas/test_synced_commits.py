@@ -2,7 +2,7 @@
 
 from distributedlog.broker.replicas.synced_commits import NO_EPOCH, SYNCED_COMMITS_FILE
 from distributedlog.controller.image import ResourceType
-from tests.unit.broker.partition_stage import ROOT, Stage
+from tests.unit.broker.partition_stage import ME, OTHER, ROOT, Stage
 from tests.unit.replication.support import produce
 
 EPOCH = 7
@@ -65,6 +65,22 @@ def test_it_comes_back_when_all_that_was_committed_is_synced() -> None:
     configure(stage, "true")
     stage.partitions.maintenance.take_broker_epoch(EPOCH)
     assert not stage.sim.exists(PATH), "what was committed is not synced"
+    stage.settle()
+    stage.pass_time(2_000)
+    assert found_after_power_cut(stage) == EPOCH
+
+
+def test_what_a_leader_may_have_counted_of_a_follower_is_synced_first() -> None:
+    stage = Stage()
+    stage.metadata.create("orders", 1, replicas=(ME, OTHER))
+    stage.apply()
+    configure(stage, "false")
+    produce(stage["orders"], 1)
+    stage.apply(stage.metadata.change(1, leader=OTHER))
+    configure(stage, "true")
+    assert stage["orders"].high_watermark == 0, "its leader may know more"
+    stage.partitions.maintenance.take_broker_epoch(EPOCH)
+    assert not stage.sim.exists(PATH)
     stage.settle()
     stage.pass_time(2_000)
     assert found_after_power_cut(stage) == EPOCH
