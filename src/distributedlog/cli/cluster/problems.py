@@ -243,7 +243,7 @@ def find_quorum_problems(quorum: QuorumView | DlogError) -> Iterator[Problem]:
 def _describe_lag(quorum: QuorumView, voter: QuorumReplica) -> str | None:
     """Describes a lag by what the leader knows of it; its own entry says what time it is there."""
     if voter.log_end_offset < 0:
-        return "was never heard of by the leader"
+        return "has not been heard of by the present leader"
     if quorum.lag(voter) > QUORUM_LAG_MAX:
         return f"is {quorum.lag(voter)} entries behind"
     now_ms = max(

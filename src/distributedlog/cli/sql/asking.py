@@ -14,6 +14,7 @@ import click
 
 from distributedlog.cli.output import warn
 from distributedlog.cli.sql.answers import NoQueryError
+from distributedlog.cli.sql.statements import find_change
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,6 +76,12 @@ class Asker:
         """Returns what Spark makes of it; rows come when they are asked for."""
         from distributedlog.spark.topic_views import make_view, words_of
 
+        change = find_change(query)
+        if change is not None:
+            raise click.UsageError(
+                f"{change}: dlog sql asks, and changes no tables; those of a pipeline are made by "
+                "`dlog pipeline run` and removed by `dlog pipeline reset`"
+            )
         words = {word.lower() for word in words_of(query)}
         plain = {word.lower() for word in words_of(query, behind_dots=False)}
         tables = self._tables.refresh(spark, words) if self._tables is not None else set()

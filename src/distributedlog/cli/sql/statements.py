@@ -16,6 +16,11 @@ _PIECES: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _OPENERS: Final = ("'", '"', "`")
+_CHANGE: Final = re.compile(
+    r"(DROP|ALTER|CREATE(?:\s+OR\s+REPLACE)?|REPLACE|MSCK\s+REPAIR)(?:\s+EXTERNAL)?\s+(TABLE|DATABASE|SCHEMA)\b"
+    r"|(TRUNCATE|INSERT|DELETE|UPDATE|MERGE|LOAD\s+DATA)\b",
+    re.IGNORECASE,
+)
 
 
 def split_statements(text: str) -> tuple[list[str], str]:
@@ -35,6 +40,16 @@ def split_statements(text: str) -> tuple[list[str], str]:
 def last_statement(rest: str) -> str | None:
     """Returns what is left at the end of the text, if it is more than blanks and comments."""
     return rest.strip() if _says_something(rest) else None
+
+
+def find_change(statement: str) -> str | None:
+    """Returns the words by which the statement would change a table, in capitals; None if it only asks, or
+    makes views, which end with the session."""
+    without_comments = "".join(
+        " " if found[0].startswith(("--", "/*")) else found[0] for found in _PIECES.finditer(statement)
+    )
+    found = _CHANGE.match(without_comments.strip())
+    return None if found is None else " ".join(found[0].upper().split())
 
 
 def _says_something(text: str) -> bool:

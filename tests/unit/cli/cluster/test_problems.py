@@ -146,7 +146,7 @@ def test_voters_that_are_far_behind_silent_or_unknown() -> None:
     assert [(each.subject, each.message) for each in found] == [
         ("voter 2", "is 2000 entries behind"),
         ("voter 3", "had last caught up 30 s ago"),
-        ("voter 4", "was never heard of by the leader"),
+        ("voter 4", "has not been heard of by the present leader"),
     ]
 
 

@@ -1,9 +1,10 @@
 """SQL text, divided into statements."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributedlog.cli.sql.statements import last_statement, split_statements
+from distributedlog.cli.sql.statements import find_change, last_statement, split_statements
 
 
 def test_statements_end_with_semicolons_that_are_in_no_text_name_or_comment() -> None:
@@ -37,3 +38,23 @@ def test_lines_that_come_one_by_one_say_the_same(lines: list[str]) -> None:
         statements, held = split_statements(f"{held}{line}\n")
         found += statements
     assert (found, held) == split_statements(text)
+
+
+@pytest.mark.parametrize(
+    ("statement", "change"),
+    [
+        ("drop table orders", "DROP TABLE"),
+        ("  -- why\n DROP /* x */ TABLE IF EXISTS orders", "DROP TABLE"),
+        ("Create Or Replace Table t AS SELECT 1", "CREATE OR REPLACE TABLE"),
+        ("INSERT INTO orders VALUES (1)", "INSERT"),
+        ("truncate table orders", "TRUNCATE"),
+        ("SELECT 'DROP TABLE orders'", None),
+        ("WITH drop AS (SELECT 1) SELECT * FROM drop", None),
+        ("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1", None),
+        ("DROP VIEW v", None),
+        ("SHOW TABLES", None),
+        ("inserted", None),
+    ],
+)
+def test_a_statement_that_would_change_tables_is_known(statement: str, change: str | None) -> None:
+    assert find_change(statement) == change
