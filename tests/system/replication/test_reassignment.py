@@ -81,6 +81,9 @@ def test_a_move_whose_new_replica_is_stopped_goes_on_under_another_controller(
 
 
 def test_a_move_that_is_cancelled_leaves_all_as_it_was(replicated: Replicated, admin: BlockingAdmin) -> None:
+    everywhere = replicated.create(1, 2, 3)  # who was killed is back: with another stopped there is a quorum
+    assert replicated.produce(everywhere, numbered(0, 1)) == [None]
+    replicated.wait_for_isr(everywhere, [1, 2, 3])
     controller = admin.describe_quorum().leader_id
     first, target = (each for each in replicated.brokers if each != controller)
     topic = replicated.create(first, controller)
