@@ -95,7 +95,7 @@ class Producer:
             if self._acks != ACKS_ALL:
                 await self._client.refresh()
                 break
-            if code in STRANGE and self._identity is not None:
+            if code in STRANGE and self._identity is not None and self._asked_who_leads(place):
                 clients.cluster.history.strange_sequence(self._client.name, place, str(code), values)
             await self._client.refresh()
             if clients.cluster.now_us - began_us > TOO_OLD_US or clients.is_over:
@@ -110,6 +110,14 @@ class Producer:
             self._sequences[place] = self._sequences.get(place, 0) + len(values)
         else:
             self._identity = None
+
+    def _asked_who_leads(self, place: Place) -> bool:
+        """Whether the broker that was asked leads for the controller, too.  One that was cut off does not
+        know what its successor has acknowledged."""
+        topic = self._clients.cluster.steps[-1].after.topic_named(place.topic)
+        partition = None if topic is None else topic.partitions.get(place.partition)
+        asked = self._client.leaders.get(place)
+        return partition is not None and asked == (partition.leader, partition.leader_epoch)
 
     async def _send(self, place: Place, batch: bytes) -> PartitionProduceResponse | None:
         data = PartitionProduceData(index=place.partition, records=batch)
