@@ -122,7 +122,7 @@ def test_a_topic_is_not_overwritten_and_not_ignored(spark: "SparkSession", stage
     ("query", "options", "answer"),
     [
         ("select 1 as value", {"topic": "t"}, "the column value is int; it must be string or binary"),
-        ("select 'a' as value", {"topic": "t", "delivery": "exactly-once"}, "not offered yet"),
+        ("select 'a' as value", {"topic": "t", "delivery": "at-most-once"}, "it can be at-least-once"),
     ],
 )
 def test_what_cannot_be_written_is_said_before_any_task_and_once(

@@ -399,7 +399,9 @@ def test_a_broker_that_is_killed_and_comes_back_has_every_row_once(tmp_path: Pat
 def test_a_writer_is_the_same_after_its_journey() -> None:
     told = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
     here = writer(told, "value string")
-    assert replace(here._options) == batch_writer(told, _schema([["value", "string"]]), False)._options
+    made = batch_writer(told, _schema([["value", "string"]]), False)
+    assert isinstance(made, DlogWriter)
+    assert replace(here._options) == made._options
     with task_producer(here._options) as producer:
         assert producer.options == here._options
     KEPT.close()

@@ -4,7 +4,9 @@
 |---------------------------------|--------------------------------------------------------------------------|
 | `kafka.bootstrap.servers`       | where the cluster is; the only one that must be there                    |
 | `topic`                         | where all rows go, whatever a column `topic` says; without it that column|
-| `delivery`                      | `at-least-once`, the default; `exactly-once` is refused                  |
+| `delivery`                      | `at-least-once`, the default, or `exactly-once`                          |
+| `writeId`                       | names a batch write for good, or a write in `foreachBatch`; only with    |
+|                                 | `exactly-once`                                                           |
 | `kafka.` with a producer's name | the settings of Kafka's producer, as far as they mean something here     |
 
 A name with `kafka.` before it is used (`_KNOWN`), or known and without effect (`IGNORED`: said once), or
@@ -22,6 +24,7 @@ from typing import Any, Final
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.options import TIMEOUT_MS_MAX, ClientOptions
 from distributedlog.client.producer import ACKS_ALL, ProducerOptions
+from distributedlog.client.sinks import BATCH_TIMEOUT_MS
 from distributedlog.model.errors import ConfigError, DlogError
 from distributedlog.model.ids import check_topic_name
 from distributedlog.model.suggestions import nearest
@@ -31,6 +34,9 @@ PREFIX: Final = "kafka."
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 TOPIC: Final = "topic"
 DELIVERY: Final = "delivery"
+WRITE_ID: Final = "writeId"
+WRITE_ID_BYTES_MAX: Final = 200
+BATCH_TIMEOUT: Final = "transaction.timeout.ms"
 AT_LEAST_ONCE: Final = "at-least-once"
 EXACTLY_ONCE: Final = "exactly-once"
 OTHERS: Final = frozenset(
@@ -71,8 +77,7 @@ long a batch is tried again is said by `delivery.timeout.ms`."""
 _REFUSED: Final[Mapping[str, str]] = {
     "key.serializer": "keys are written as the bytes that they are: cast the column to string or binary",
     "value.serializer": "values are written as the bytes that they are: cast the column to string or binary",
-    "transactional.id": f"the sink has no transactions yet: it delivers {AT_LEAST_ONCE}",
-    "transaction.timeout.ms": f"the sink has no transactions yet: it delivers {AT_LEAST_ONCE}",
+    "transactional.id": f"the sink names its transactions itself: write with {DELIVERY}={EXACTLY_ONCE}",
     "partitioner.class": "no Java class is loaded here: compute a column named partition instead",
     "partitioner.ignore.keys": "keys always decide: compute a column named partition instead",
     "interceptor.classes": "no Java class is loaded here: transform the rows before they are written",
@@ -92,6 +97,10 @@ class SinkOptions:
     topic: str | None
     client: ClientOptions
     producer: ProducerOptions
+    is_exactly_once: bool = False
+    write_id: str | None = None
+    batch_timeout_ms: int = BATCH_TIMEOUT_MS
+    """How long a batch stays open without a sign of life."""
     without_effect: tuple[str, ...] = ()
     """Settings that were given and do nothing."""
 
@@ -100,17 +109,28 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Raises `ConfigError` that names the option and what to do about it."""
     given = {name.lower(): value for name, value in options.items()}
     unused = _unused_names(given)
-    _check_delivery(given.get(DELIVERY, AT_LEAST_ONCE))
+    is_exactly_once = _is_exactly_once(given.get(DELIVERY, AT_LEAST_ONCE))
     bootstrap = given.get(BOOTSTRAP, "").strip()
     if not bootstrap:
         raise ConfigError(f"the option {BOOTSTRAP} is missing: say where the cluster is, as HOST:PORT")
     parse_bootstrap(bootstrap)
     settings = {name.removeprefix(PREFIX): value for name, value in given.items() if name.startswith(PREFIX)}
+    if is_exactly_once:
+        _check_acknowledged(settings)
+    elif WRITE_ID.lower() in given or BATCH_TIMEOUT in settings:
+        name = WRITE_ID if WRITE_ID.lower() in given else PREFIX + BATCH_TIMEOUT
+        raise ConfigError(
+            f"the option {name} is for {DELIVERY}={EXACTLY_ONCE}: give that, too, or leave it out"
+        )
+    timeout_ms = settings.get(BATCH_TIMEOUT)
     return SinkOptions(
         bootstrap=bootstrap,
         topic=_topic(given.get(TOPIC)),
         client=_client_options(settings),
         producer=_producer_options(settings),
+        is_exactly_once=is_exactly_once,
+        write_id=_write_id(given.get(WRITE_ID.lower())),
+        batch_timeout_ms=BATCH_TIMEOUT_MS if timeout_ms is None else _number(1)(BATCH_TIMEOUT, timeout_ms),
         without_effect=unused,
     )
 
@@ -124,15 +144,28 @@ def _topic(name: str | None) -> str | None:
         raise ConfigError(f"the option {TOPIC}: {error}") from None
 
 
-def _check_delivery(delivery: str) -> None:
-    if delivery == EXACTLY_ONCE:
+def _is_exactly_once(delivery: str) -> bool:
+    if delivery not in (AT_LEAST_ONCE, EXACTLY_ONCE):
+        raise ConfigError(f"{DELIVERY} is {delivery!r}; it can be {AT_LEAST_ONCE} or {EXACTLY_ONCE}")
+    return delivery == EXACTLY_ONCE
+
+
+def _check_acknowledged(settings: Mapping[str, str]) -> None:
+    """A lease needs both."""
+    if _acks("acks", settings.get("acks", "all")) != ACKS_ALL:
+        raise ConfigError(f"{DELIVERY}={EXACTLY_ONCE} needs {PREFIX}acks=all: leave the option out")
+    if not _truth("enable.idempotence", settings.get("enable.idempotence", "true")):
         raise ConfigError(
-            f"{DELIVERY}={EXACTLY_ONCE} is not offered yet: brokers have what it needs, the sink does not "
-            f"use it.  Write with {DELIVERY}={AT_LEAST_ONCE}, after which a task that Spark repeats may have "
-            "written rows twice, and let readers drop what they have seen"
+            f"{DELIVERY}={EXACTLY_ONCE} needs {PREFIX}enable.idempotence=true: leave the option out"
         )
-    if delivery != AT_LEAST_ONCE:
-        raise ConfigError(f"{DELIVERY} is {delivery!r}; it can be {AT_LEAST_ONCE}")
+
+
+def _write_id(given: str | None) -> str | None:
+    if given is not None and not 0 < len(given.encode()) <= WRITE_ID_BYTES_MAX:
+        raise ConfigError(
+            f"the option {WRITE_ID} has {len(given.encode())} bytes; it may have 1 to {WRITE_ID_BYTES_MAX}"
+        )
+    return given
 
 
 # --- names -------------------------------------------------------------------------------------
@@ -216,7 +249,13 @@ _PRODUCER: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "buffer.memory": ("buffer_bytes_max", _number(1, 2**40)),
     "delivery.timeout.ms": ("delivery_timeout_ms", _number(1)),
 }
-_KNOWN: Final = (TOPIC, DELIVERY, BOOTSTRAP, *(PREFIX + name for name in (*_CLIENT, *_PRODUCER)))
+_KNOWN: Final = (
+    TOPIC,
+    DELIVERY,
+    WRITE_ID.lower(),
+    BOOTSTRAP,
+    *(PREFIX + name for name in (*_CLIENT, *_PRODUCER, BATCH_TIMEOUT)),
+)
 
 
 def _client_options(settings: Mapping[str, str]) -> ClientOptions:

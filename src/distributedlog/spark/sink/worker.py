@@ -11,6 +11,9 @@ with the same identity and the next sequences.
 **A task that fails** takes its producer with it: what it had not sent is dropped, what it had sent is there,
 and nobody goes on in the middle of its sequences.  **A forked process** has the objects but not the threads:
 it leaves them alone and makes its own.  A worker that is killed leaves nothing but its producer id.
+
+**Exactly once** the identity is not the process's but the attempt's: `join` leases one for each task, and a
+new `Producer` on the same connections writes under it, with heartbeats until the task ends.
 """
 
 import asyncio
@@ -18,15 +21,18 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.producer import BatchReport, Producer
+from distributedlog.client.sinks import Sink, SinkLease
 from distributedlog.model.errors import DlogError, RecordTooLargeError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.records.arrow_write import CutBatch
+from distributedlog.spark.sink.attempts import Attempt
 from distributedlog.spark.sink.options import SinkOptions
 
 T = TypeVar("T")
@@ -72,6 +78,9 @@ class SinkProducer:
         self.options = options
         self.process_id = os.getpid()
         self._tally = Tally()
+        self._joined = AsyncExitStack()
+        self._beating: asyncio.Task[None] | None = None
+        """The heartbeats of the attempt that has joined; ended, they say why the batch is over."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="dlog-sink", daemon=True)
         self._thread.start()
@@ -86,13 +95,46 @@ class SinkProducer:
 
     async def _open(self) -> tuple[Cluster, Producer]:
         cluster = Cluster(parse_bootstrap(self.options.bootstrap), self.options.client)
-        producer = Producer(cluster, self.options.producer, on_batch=lambda report: self._tally.note(report))
-        return cluster, producer
+        return cluster, self._make_producer(cluster)
+
+    def _make_producer(self, cluster: Cluster) -> Producer:
+        return Producer(cluster, self.options.producer, on_batch=lambda report: self._tally.note(report))
 
     # --- a task's side -------------------------------------------------------------------------
 
     def begin(self) -> None:
         self._tally = Tally()
+
+    def join(self, attempt: Attempt) -> SinkLease | None:
+        """Has everything of this task written under a lease; None: the batch is committed already."""
+        return self._run(self._join(attempt))
+
+    async def _join(self, attempt: Attempt) -> SinkLease | None:
+        sink, timeout_ms = Sink(self._cluster, attempt.query_id), self.options.batch_timeout_ms
+        lease = await sink.join(attempt.token, attempt.batch_id, attempt.attempt_id, timeout_ms=timeout_ms)
+        if lease is None:
+            return None
+        await self._producer.close()
+        self._producer = self._make_producer(self._cluster)
+        self._producer.lease(*lease)
+        self._beating = await self._joined.enter_async_context(
+            sink.heartbeats(attempt.token, attempt.batch_id, timeout_ms=timeout_ms)
+        )
+        return lease
+
+    def leave(self) -> None:
+        """Ends the heartbeats.  What was written is the driver's to decide."""
+        self._run(self._leave())
+
+    async def _leave(self) -> None:
+        self._beating = None
+        await self._joined.aclose()
+
+    def _check(self) -> None:
+        """Raises if it is known that the task is in vain."""
+        self._tally.check()
+        if self._beating is not None and self._beating.done():
+            self._beating.result()
 
     def partition_count(self, topic: str, *, afresh: bool = False) -> int:
         """The topic is created if it is not there and the cluster does that.  `afresh`: it may have grown."""
@@ -116,13 +158,13 @@ class SinkProducer:
 
     async def _send(self, batches: Sequence[tuple[TopicPartition, CutBatch]]) -> None:
         for partition, cut in batches:
-            self._tally.check()
+            self._check()
             await self._producer.send_cut(partition, cut)
 
     def finish(self) -> dict[TopicPartition, int]:
         """Everything is delivered: how many rows each partition got.  Raises if anything was not."""
         self._run(self._producer.flush())
-        self._tally.check()
+        self._check()
         return dict(self._tally.counts)
 
     # --- the end -------------------------------------------------------------------------------
@@ -135,6 +177,7 @@ class SinkProducer:
         self._loop.close()
 
     async def _close(self) -> None:
+        await self._leave()
         await self._producer.close()
         await self._cluster.close()
 
@@ -193,6 +236,7 @@ class task_producer:  # noqa: N801 (used like a function)
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
+            self._producer.leave()
             KEPT.give_back(self._producer)
         else:
             self._producer.close()

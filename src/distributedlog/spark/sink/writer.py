@@ -1,4 +1,4 @@
-"""`df.write|writeStream.format("dlog")`: rows to topics, at least once.
+"""`df.write|writeStream.format("dlog")`: rows to topics, at least once; `exactly_once` stands on it.
 
 A task gathers what Spark hands it into pieces of a few MiB, gives each row its partition, and encodes the
 rows of each partition into batches, all on Arrow's buffers in the kernel; an idempotent producer with
@@ -51,16 +51,28 @@ LOG: Final = logging.getLogger(__name__)
 LOG.setLevel(logging.INFO)  # Spark's worker log takes what a logger lets through, and nobody can set it there
 
 
-def batch_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> "DlogWriter":
+def batch_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> DataSourceArrowWriter:
     if overwrite:
         raise ConfigError("a topic cannot be overwritten: write with mode append")
-    return DlogWriter(*_planned(options, schema))
+    planned = _planned(options, schema)
+    if not planned[0].is_exactly_once:
+        return DlogWriter(*planned)
+    from distributedlog.spark.sink.exactly_once import ExactlyOnceWriter
+
+    return ExactlyOnceWriter(*planned)
 
 
-def stream_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> "DlogStreamWriter":
+def stream_writer(
+    options: Mapping[str, str], schema: "StructType", overwrite: bool
+) -> DataSourceStreamArrowWriter:
     """Makes a writer; `overwrite` is Spark's word for output mode complete: as in its Kafka sink, the whole
     result is appended each time."""
-    return DlogStreamWriter(*_planned(options, schema))
+    planned = _planned(options, schema)
+    if not planned[0].is_exactly_once:
+        return DlogStreamWriter(*planned)
+    from distributedlog.spark.sink.exactly_once import ExactlyOnceStreamWriter
+
+    return ExactlyOnceStreamWriter(*planned)
 
 
 def _planned(options: Mapping[str, str], schema: "StructType") -> tuple[SinkOptions, SinkColumns]:
@@ -141,17 +153,23 @@ def write_task(
     options: SinkOptions, columns: SinkColumns, iterator: "Iterator[pyarrow.RecordBatch]"
 ) -> Written:
     with task_producer(options) as producer:
-        rows = RowSender(options, columns, producer)
-        for piece in gathered(iterator, GATHERED_BYTES):
-            rows.send(piece)
-        return _written(producer.finish())
+        return Written(send_rows(options, columns, producer, iterator))
 
 
-def _written(counts: Mapping[TopicPartition, int]) -> Written:
+def send_rows(
+    options: SinkOptions,
+    columns: SinkColumns,
+    producer: SinkProducer,
+    iterator: "Iterator[pyarrow.RecordBatch]",
+) -> dict[str, dict[int, int]]:
+    """Sends all rows; returns how many each partition got, by topic, when they are acknowledged."""
+    rows = RowSender(options, columns, producer)
+    for piece in gathered(iterator, GATHERED_BYTES):
+        rows.send(piece)
     found: dict[str, dict[int, int]] = {}
-    for partition, rows in counts.items():
-        found.setdefault(partition.topic, {})[partition.partition] = rows
-    return Written(found)
+    for partition, count in producer.finish().items():
+        found.setdefault(partition.topic, {})[partition.partition] = count
+    return found
 
 
 def gathered(iterator: "Iterator[pyarrow.RecordBatch]", bytes_wanted: int) -> "Iterator[pyarrow.RecordBatch]":

@@ -9,6 +9,7 @@ from distributedlog.records.compression import Codec
 from distributedlog.spark.sink.options import parse_sink_options
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+ONCE = {"delivery": "exactly-once"}
 
 
 def test_nothing_but_the_cluster_must_be_said() -> None:
@@ -69,13 +70,29 @@ def test_sizes_that_were_not_told_make_room(
 
 def test_at_least_once_is_the_default_and_has_a_name() -> None:
     assert parse_sink_options(HERE | {"delivery": "at-least-once"}) == parse_sink_options(HERE)
+    assert not parse_sink_options(HERE).is_exactly_once
+
+
+def test_exactly_once_is_chosen_with_a_name_for_the_write_and_a_timeout() -> None:
+    options = parse_sink_options(HERE | ONCE | {"writeId": "w", "kafka.transaction.timeout.ms": "9000"})
+    assert (options.is_exactly_once, options.write_id, options.batch_timeout_ms) == (True, "w", 9_000)
+    assert options.without_effect == ()
+    plain = parse_sink_options(HERE | ONCE)
+    assert (plain.write_id, plain.batch_timeout_ms, plain.producer.acks) == (None, 300_000, -1)
 
 
 @pytest.mark.parametrize(
     ("told", "answer"),
     [
-        ({"delivery": "exactly-once"}, "not offered yet: brokers have what it needs"),
-        ({"delivery": "at-most-once"}, "it can be at-least-once"),
+        ({"delivery": "at-most-once"}, "it can be at-least-once or exactly-once"),
+        ({"writeId": "w"}, "writeId is for delivery=exactly-once"),
+        ({"kafka.transaction.timeout.ms": "9"}, "transaction.timeout.ms is for delivery=exactly-once"),
+        (ONCE | {"writeId": ""}, "writeId has 0 bytes; it may have 1 to 200"),
+        (ONCE | {"writeId": "é" * 101}, "writeId has 202 bytes"),
+        (ONCE | {"kafka.acks": "1"}, "needs kafka.acks=all"),
+        (ONCE | {"kafka.enable.idempotence": "false"}, "needs kafka.enable.idempotence=true"),
+        (ONCE | {"kafka.transaction.timeout.ms": "0"}, "must be a number from 1"),
+        (ONCE | {"writeIt": "w"}, "did you mean writeid"),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing"),
         ({"kafka.bootstrap.servers": "a b"}, "is not an address"),
         ({"topic": "no/slashes"}, "the option topic"),
@@ -89,12 +106,12 @@ def test_at_least_once_is_the_default_and_has_a_name() -> None:
         ({"kafka.batch.size": "many"}, "must be a number"),
         ({"kafka.batch.size": "2000", "kafka.max.request.size": "1000"}, "must rise"),
         ({"kafka.key.serializer": "x"}, "cast the column to string or binary"),
-        ({"kafka.transactional.id": "x"}, "no transactions yet"),
+        ({"kafka.transactional.id": "x"}, "names its transactions itself"),
         ({"kafka.partitioner.class": "x"}, "a column named partition"),
         ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
         ({"kafka.sasl.mechanism": "PLAIN"}, "only PLAINTEXT"),
     ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+    ids=lambda value: list(value)[-1] if isinstance(value, dict) else None,
 )
 def test_what_cannot_be_is_answered_with_what_to_do(told: dict[str, str], answer: str) -> None:
     with pytest.raises(ConfigError, match=answer):
