@@ -94,6 +94,7 @@ from distributedlog.records.layout import (
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC,
+    MAGIC_AT,
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
@@ -461,6 +462,8 @@ def _verify_and_append(
 ) -> HandlerResponse:
     """Asks the coordinator about partitions in which the request begins a transaction, and then appends."""
     if request.transactional_id is None:
+        if not _has_transactional_batch(request):
+            return _prepare_and_append(services, request, context, Prepared())
         text = "a transactional batch without a transactional id"
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _make_error_response(request, context, code, text)
@@ -508,6 +511,18 @@ def _verify_and_append(
     question = Question(request.transactional_id, *verified.producer, purpose, verified.keys)
     services.transaction_verifier.ask(question, answered)
     return pending
+
+
+def _has_transactional_batch(request: ProduceRequest) -> bool:
+    """Whether any batch is part of a transaction: the bit alone says so also in bytes that are no batch."""
+    return any(
+        data.records is not None
+        and len(data.records) >= HEADER_BYTES
+        and data.records[MAGIC_AT] == MAGIC
+        and data.records[_FLAGS_AT] & TRANSACTIONAL_BIT
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
 
 
 def _keep_order(partition: Partition, header: BatchHeader) -> None:

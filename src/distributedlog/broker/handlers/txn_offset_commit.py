@@ -33,6 +33,7 @@ from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     CoordinatorNotAvailableError,
     DlogError,
+    InvalidGroupIdError,
     LoadInProgressError,
     NotCoordinatorError,
 )
@@ -64,6 +65,8 @@ def txn_offset_commit(
 ) -> HandlerResponse:
     if not request.transactional_id or request.producer_id < 0 or request.producer_epoch < 0:
         raise RequestError(ErrorCode.INVALID_REQUEST, "a transaction has a transactional id, and a producer")
+    if not request.group_id:
+        raise InvalidGroupIdError("a group needs a name")
     partition = _find_partition(services, request.group_id)
     producer = Producer(request.producer_id, request.producer_epoch)
     if partition.has_open_transaction(*producer):

@@ -239,6 +239,20 @@ def test_a_batch_that_takes_long_is_prepared_behind_the_coordinator(tmp_path: Pa
         assert len(broker.partition.verifications) == 0
 
 
+def test_a_transactional_batch_without_a_transactional_id_is_refused(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        found = told(broker, broker.begin(produce_request(transactional(), acks=1), 11))
+        assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert broker.verifier.asked == []
+
+
+def test_bytes_that_are_no_batch_are_corrupt_whatever_their_bits_say(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        found = told(broker, broker.begin(produce_request(bytearray(b"\xff" * 100), acks=1), 11))
+        assert found.error_code == ErrorCode.CORRUPT_MESSAGE
+        assert broker.verifier.asked == []
+
+
 def test_batches_of_two_producers_are_refused(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         request = request_of(transactional())

@@ -119,10 +119,11 @@ class TransactionalGroupBroker:
         member_id: str = "",
         generation: int = -1,
         partition: int = 0,
+        group: str = GROUP,
     ) -> ErrorCode:
         request = TxnOffsetCommitRequest(
             transactional_id=TRANSACTIONAL_ID,
-            group_id=GROUP,
+            group_id=group,
             producer_id=7,
             producer_epoch=epoch,
             generation_id=generation,
@@ -269,6 +270,14 @@ def test_a_fenced_producer_commits_nothing(broker: TransactionalGroupBroker) -> 
 def test_partitions_and_members_that_are_not_there_are_refused(broker: TransactionalGroupBroker) -> None:
     assert broker.commit(5, partition=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.commit(5, member_id="zombie", generation=3) is ErrorCode.ILLEGAL_GENERATION
+
+
+@pytest.mark.parametrize("version", [0, 4, 5])
+def test_a_group_without_a_name_is_refused_before_anybody_is_asked(
+    broker: TransactionalGroupBroker, version: int
+) -> None:
+    assert broker.commit(1, version=version, group="") == ErrorCode.INVALID_GROUP_ID
+    assert broker.verifier.asked == []
 
 
 def test_a_broker_that_does_not_lead_the_group_s_partition_says_so(broker: TransactionalGroupBroker) -> None:
