@@ -3,13 +3,13 @@
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.bench.broker_kafka import KAFKA_VERSION, LeftOutError, fetch_kafka
 from tests.compat.differential.compare import Difference, Intended, Verdict, judge
 from tests.compat.differential.intended import INTENDED
-from tests.compat.differential.registry import all_probes
+from tests.compat.differential.registry import Probe, all_probes
 from tests.compat.differential.running import Outcome, both_brokers, run_probes
 
 VALUE_CHARACTERS_MAX = 300
@@ -17,7 +17,13 @@ VALUE_CHARACTERS_MAX = 300
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.compat.differential", description=__doc__)
-    parser.add_argument("--only", default="", help="probes whose title contains this, as in Fetch/sessions")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="probes whose title contains this, as in Fetch/sessions; may be given several times",
+    )
     parser.add_argument("--show-intended", action="store_true", help="print the intended differences too")
     options = parser.parse_args(arguments)
     try:
@@ -25,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     except LeftOutError as reason:
         print(f"Kafka {KAFKA_VERSION} is left out: {reason}", file=sys.stderr)
         return 0
-    probes = [each for each in all_probes() if options.only.lower() in each.title.lower()]
+    probes = list(wanted(all_probes(), options.only))
     with (
         tempfile.TemporaryDirectory(prefix="differential-") as directory,
         both_brokers(Path(directory)) as both,
@@ -42,6 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
     for line in summary(outcome, verdict):
         print(line)
     return 0 if verdict.is_good and not outcome.not_asked else 1
+
+
+def wanted(probes: Iterable[Probe], texts: Sequence[str]) -> Iterable[Probe]:
+    """All, or those whose title contains one of the texts."""
+    return (each for each in probes if not texts or any(text.lower() in each.title.lower() for text in texts))
 
 
 def lines_of(differences: Iterable[Difference]) -> Iterable[str]:

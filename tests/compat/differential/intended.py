@@ -16,6 +16,8 @@ from tests.compat.differential.trees import TEXT
 _UNKNOWN: Final = "UNKNOWN_SERVER_ERROR"
 _CHANGED_BY_BOTH: Final = ("broker.session.timeout.ms", "unclean.leader.election.enable")
 """The settings of the whole cluster that either broker changes while it runs, or neither."""
+_OURS_ALONE: Final = "log.flush.on.commit"
+"""A setting of the whole cluster that Kafka does not have."""
 _NO_TOPIC: Final = "UNKNOWN_TOPIC_OR_PARTITION"
 
 TEXTS: Final = (
@@ -37,7 +39,7 @@ APIS: Final = (
     Intended(
         "What is not there",
         "Calls that are not served are not offered in ApiVersions: delegation tokens, "
-        "moving of replicas, changing of SCRAM credentials, UnregisterBroker, "
+        "changing of SCRAM credentials, UnregisterBroker, "
         "AddRaftVoter and RemoveRaftVoter, share groups and Kafka Streams' groups.",
         (Match("ApiVersions/versions/greeting", "api_keys/*", ANY, ABSENT),),
     ),
@@ -248,6 +250,121 @@ GROUPS: Final = (
     ),
 )  # fmt: skip
 
+TRANSACTIONS: Final = (
+    Intended(
+        "Transactions",
+        "AddPartitionsToTxn from version 4 on is for brokers, and refused with CLUSTER_AUTHORIZATION_FAILED "
+        "for whoever has not proved to be one. Kafka believes it where there is no authorizer, and does not "
+        "answer one that names no transaction.",
+        (Match("AddPartitionsToTxn/added by brokers/*", "**", since=4),),
+    ),
+    Intended(
+        "Transactions",
+        "A partition of an internal topic is INVALID_TOPIC_EXCEPTION in AddPartitionsToTxn, as it is in "
+        "Produce. Kafka says TOPIC_AUTHORIZATION_FAILED, whoever asks.",
+        (
+            Match(
+                "AddPartitionsToTxn/added where something is wrong/a topic of groups",
+                "**/partition_error_code", "TOPIC_AUTHORIZATION_FAILED", "INVALID_TOPIC_EXCEPTION",
+            ),
+        ),
+    ),
+    Intended(
+        "Transactions",
+        "A group without a name is INVALID_GROUP_ID in AddOffsetsToTxn already. Kafka adds it, and refuses "
+        "what is committed for it.",
+        (Match("AddOffsetsToTxn/added offsets/an empty group", "error_code", "NONE", "INVALID_GROUP_ID"),),
+    ),
+    Intended(
+        "Transactions",
+        "A member that commits in a transaction for a group that has positions and never had members gets "
+        "ILLEGAL_GENERATION. Kafka says UNKNOWN_MEMBER_ID once there are positions; producers abort on "
+        "both.",
+        (
+            Match(
+                "TxnOffsetCommit/committed by members/a static member that is not there",
+                "**/error_code", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION",
+            ),
+        ),
+    ),
+    Intended(
+        "Transactions",
+        "A marker that comes again is acknowledged and not written again. Kafka writes another one.",
+        (
+            Match("WriteTxnMarkers/written*/in the end, *", "**/partitions/0/*", 6, 5),
+            Match("WriteTxnMarkers/written*/in the end, *", "**/partitions/0/records/2/producer_epoch"),
+            Match("WriteTxnMarkers/written/in the end, *", "**/partitions/0/records/2/records/0/key"),
+            Match("WriteTxnMarkers/written*/in the end, *", "**/partitions/0/records/3", ANY, ABSENT),
+        ),
+    ),
+    Intended(
+        "Transactions",
+        "WriteTxnMarkers is answered for every producer that it names. Kafka leaves out those without "
+        "partitions.",
+        (
+            Match("WriteTxnMarkers/written where something is wrong/no topic", "markers/*", ABSENT),
+            Match(
+                "WriteTxnMarkers/written where something is wrong/a topic without partitions",
+                "markers/*", ABSENT,
+            ),
+        ),
+    ),
+    Intended(
+        "Transactions",
+        "A transactional batch that is refused is answered with the partition's log start offset, as other "
+        "batches are. Kafka says -1.",
+        (
+            Match(
+                "Produce/transactions/of a transaction that never began",
+                "**/log_start_offset", -1, 0, since=5,
+            ),
+        ),
+    ),
+)  # fmt: skip
+
+REASSIGNMENTS: Final = (
+    Intended(
+        "The cluster",
+        "AlterPartitionReassignments, AddPartitionsToTxn and DescribeTransactions answer once for what they "
+        "name twice, and leave out a topic of which they name no partition. A partition that "
+        "AlterPartitionReassignments names twice is INVALID_REQUEST; Kafka takes the last.",
+        (
+            Match("AlterPartitionReassignments/moved/a topic without partitions", "responses/*", ANY, ABSENT),
+            Match("AlterPartitionReassignments/moved/a topic twice", "responses/*#2", ANY, ABSENT),
+            Match("AlterPartitionReassignments/moved/a topic twice", "responses/*/partitions/1", ABSENT),
+            Match(
+                "AlterPartitionReassignments/moved/a partition twice",
+                "**/error_code", "NONE", "INVALID_REQUEST",
+            ),
+            Match(
+                "AddPartitionsToTxn/added where something is wrong/a topic without partitions",
+                "results_by_topic_v3_and_below/*", ANY, ABSENT,
+            ),
+            Match(
+                "AddPartitionsToTxn/added where something is wrong/a partition twice",
+                "**/results_by_partition/*#2", ANY, ABSENT,
+            ),
+            Match(
+                "DescribeTransactions/described while open/twice", "transaction_states/*#2", ANY, ABSENT
+            ),
+        ),
+    ),
+    Intended(
+        "The cluster",
+        "AlterPartitionReassignments that gives no time is done all the same. Kafka answers "
+        "REQUEST_TIMED_OUT, whether it is done or not.",
+        (
+            Match(
+                "AlterPartitionReassignments/moved/no time", "**error_code", "REQUEST_TIMED_OUT", "NONE"
+            ),
+            Match(
+                "AlterPartitionReassignments/moved/a negative time",
+                "**error_code", "REQUEST_TIMED_OUT", "NONE",
+            ),
+        ),
+    ),
+)  # fmt: skip
+
 SETTINGS: Final = (
     Intended(
         "Settings",
@@ -309,7 +426,7 @@ TOPIC_SETTINGS: Final = (
         (
             *(
                 Match("**", f"**/configs/{name}/{place}")
-                for name in sorted(CLUSTER_SETTINGS.keys() - {MIN_INSYNC_REPLICAS})
+                for name in sorted(CLUSTER_SETTINGS.keys() - {MIN_INSYNC_REPLICAS, _OURS_ALONE})
                 for place in ("config_source", "read_only")
                 if place != "read_only" or name not in _CHANGED_BY_BOTH
             ),
@@ -341,6 +458,35 @@ TOPIC_SETTINGS: Final = (
     ),
 )  # fmt: skip
 
+SEVERAL_BROKERS: Final = (
+    Intended(
+        "Several brokers",
+        "What takes more than one broker is not compared, and known to differ in this: topics of a new "
+        "cluster have as many replicas as there are voters, at most 3, unless told otherwise "
+        "(`default.replication.factor`, `offsets.topic.replication.factor`, "
+        "`transaction.state.log.replication.factor`). Kafka's defaults are 1 for topics and 3 for the "
+        "internal ones, however many brokers there are.",
+        (),
+    ),
+    Intended(
+        "Several brokers",
+        "Consumers that name their rack read from a follower there without further settings; Kafka asks "
+        "for a `replica.selector.class`.",
+        (),
+    ),
+    Intended(
+        "Several brokers",
+        "An unclean election takes the replica whose log goes furthest. Kafka does not compare logs.",
+        (),
+    ),
+    Intended(
+        "Several brokers",
+        "Metadata names fenced brokers to clients built on librdkafka, which forget brokers that are left "
+        "out. Kafka leaves them out for everyone.",
+        (),
+    ),
+)
+
 SET_UP: Final = (
     Intended(
         "",
@@ -355,6 +501,6 @@ SET_UP: Final = (
 )
 
 INTENDED: Final[Sequence[Intended]] = (
-    *APIS, *WRITING, *READING, *TOPICS, *GROUPS, *CLUSTER, *SETTINGS, *TOPIC_SETTINGS, *TEXTS, *NOT_YET,
-    *SET_UP,
+    *APIS, *WRITING, *READING, *TOPICS, *GROUPS, *TRANSACTIONS, *CLUSTER, *REASSIGNMENTS, *SETTINGS,
+    *TOPIC_SETTINGS, *TEXTS, *SEVERAL_BROKERS, *NOT_YET, *SET_UP,
 )  # fmt: skip

@@ -14,7 +14,12 @@ from typing import Final, NamedTuple
 
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
+from distributedlog.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from distributedlog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from distributedlog.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from distributedlog.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -40,7 +45,8 @@ from tests.compat.differential.registry import Probe
 READY_SECONDS_MAX: Final = 120.0
 AGAIN_SECONDS: Final = 0.2
 FIRST_TOPIC: Final = "first"
-INTERNAL_TOPIC: Final = "__consumer_offsets"
+GROUP_KEYS, TRANSACTION_KEYS = 0, 1
+"""What FindCoordinator is asked for."""
 
 SETTINGS: Final = {
     "node.id": "1",
@@ -70,45 +76,58 @@ class Outcome(NamedTuple):
 
 @contextmanager
 def both_brokers(directory: Path) -> Iterator[tuple[Broker, Broker]]:
-    """Kafka and ours, each serving, with the topic of the groups' offsets."""
+    """Kafka and ours, each serving, with the topics of groups' offsets and of transactions' states."""
     brokers: tuple[Broker, Broker] = Kafka(directory / "kafka", SETTINGS), Ours(directory / "ours", SETTINGS)
     try:
         for broker in brokers:
             broker.start()
         for broker in brokers:
             make_first_topic(broker, FIRST_TOPIC)
-            wait_for_groups(broker)
+            wait_for_coordinators(broker)
         yield brokers
     finally:
         for broker in brokers:
             broker.stop()
 
 
-def wait_for_groups(broker: Broker) -> None:
-    """Until the coordinator of every group answers; asking makes the topic of their offsets."""
+def wait_for_coordinators(broker: Broker) -> None:
+    """Until the coordinators of all groups and transactions answer; asking makes the topics of both."""
     conversation = Conversation(broker.port, "first", 0)
     give_up = time.monotonic() + READY_SECONDS_MAX
-    groups = [f"group-{at}" for at in range(200)]
+    keys = [f"key-{at}" for at in range(200)]
     try:
-        while not _is_coordinated(conversation, groups):
-            assert time.monotonic() < give_up, f"{broker.name} coordinates no groups"
-            time.sleep(AGAIN_SECONDS)
+        for is_coordinated in (_are_groups_coordinated, _are_transactions_coordinated):
+            while not is_coordinated(conversation, keys):
+                assert time.monotonic() < give_up, f"{broker.name} coordinates nothing"
+                time.sleep(AGAIN_SECONDS)
     finally:
         conversation.close()
 
 
-def _is_coordinated(conversation: Conversation, groups: Sequence[str]) -> bool:
-    request = FindCoordinatorRequest(key_type=0, coordinator_keys=list(groups))
+def _are_found(conversation: Conversation, kind: int, keys: Sequence[str], topic_name: str) -> bool:
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=list(keys))
     found = conversation.call(request, 4, FindCoordinatorResponse).coordinators
     if any(each.error_code for each in found):
         return False
-    topics = MetadataRequest(topics=[MetadataRequestTopic(name=INTERNAL_TOPIC)])
+    topics = MetadataRequest(topics=[MetadataRequestTopic(name=topic_name)])
     (topic,) = conversation.call(topics, 9, MetadataResponse).topics
-    if topic.error_code or any(each.leader_id < 0 for each in topic.partitions):
+    return not topic.error_code and all(each.leader_id >= 0 for each in topic.partitions)
+
+
+def _are_groups_coordinated(conversation: Conversation, groups: Sequence[str]) -> bool:
+    if not _are_found(conversation, GROUP_KEYS, groups, OFFSETS_TOPIC):
         return False
     asked = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
     fetched = conversation.call(OffsetFetchRequest(groups=asked), 8, OffsetFetchResponse).groups
-    if any(each.error_code for each in fetched):
+    return not any(each.error_code for each in fetched)
+
+
+def _are_transactions_coordinated(conversation: Conversation, names: Sequence[str]) -> bool:
+    if not _are_found(conversation, TRANSACTION_KEYS, names, TRANSACTIONS_TOPIC):
+        return False
+    request = DescribeTransactionsRequest(transactional_ids=list(names))
+    described = conversation.call(request, 0, DescribeTransactionsResponse).transaction_states
+    if any(each.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND for each in described):
         return False
     producer = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
     return conversation.call(producer, 1, InitProducerIdResponse).error_code == ErrorCode.NONE

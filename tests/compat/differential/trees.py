@@ -45,6 +45,7 @@ KEYS: Final = (
     ("broker_id",),
     ("node_id",),
     ("replica_id",),
+    ("transactional_id",),
     ("producer_id",),
     ("member_id",),
     ("key",),
@@ -61,6 +62,7 @@ ORDERED: Final = frozenset({"synonyms", "record_errors"})
 _TEXTS: Final = frozenset({"error_message", "documentation", "batch_index_error_message"})
 _NUMBERED: Final = {
     "producer_id": ("producer id", -1),
+    "ongoing_txn_producer_id": ("producer id", -1),
     "session_id": ("fetch session", 0),
     "member_id": ("member id", ""),
     "leader": ("member id", ""),
@@ -73,11 +75,12 @@ _SYMBOLS: Final = {
     "finalized_features_epoch": "<epoch>",
     "last_fetch_timestamp": "<time>",
     "last_caught_up_timestamp": "<time>",
+    "transaction_start_time_ms": "<time>",
     "total_bytes": "<bytes>",
     "usable_bytes": "<bytes>",
 }
 """What depends on the machine or the moment, where it is known at all: a negative value is kept."""
-_ERROR_CODES: Final = frozenset({"error_code", "topic_config_error_code"})
+_ERROR_CODES: Final = frozenset({"error_code", "partition_error_code", "topic_config_error_code"})
 
 
 class Symbols:
@@ -198,11 +201,13 @@ def _header(header: BatchHeader, symbols: Symbols) -> dict[str, Tree]:
     if header.is_log_append_time:
         fields["max_timestamp"] = "<time>"
         fields["crc"] = "<crc>"
+    if header.is_control:
+        fields["base_timestamp"] = fields["max_timestamp"] = "<time>"
     return fields
 
 
 def _record(record: Any, header: BatchHeader) -> dict[str, Tree]:
     fields: dict[str, Tree] = record._asdict()
-    if header.is_log_append_time:
+    if header.is_log_append_time or header.is_control:
         fields["timestamp_ms"] = "<time>"
     return fields
