@@ -32,7 +32,7 @@ MUTANTS = [
         "transactions/transaction.py",
         "    if producer.producer_epoch != known.producer_epoch or producer.producer_epoch == EPOCH_MAX:\n",
         "    if producer.producer_epoch > known.producer_epoch or producer.producer_epoch == EPOCH_MAX:\n",
-        Runs(1, 1, "", "aborted read"),
+        Runs(1, 1, "", "aborted read / lost write"),
     ),
     BrokersMutant(
         "the next coordinator does not write the markers of what was decided",
