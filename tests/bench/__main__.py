@@ -24,6 +24,7 @@ SECTIONS = {
     "broker": ("tests.bench.broker",),
     "cluster": ("tests.bench.cluster",),
     "groups": ("tests.bench.groups",),
+    "transactions": ("tests.bench.transactions",),
     "hostile": ("tests.bench.hostile",),
     "flat": ("tests.bench.flat",),
     "maintenance": ("tests.bench.maintenance",),

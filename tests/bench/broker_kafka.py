@@ -212,13 +212,14 @@ def start_again_if_ended(broker: Broker) -> None:
 
 
 @contextmanager
-def contestants() -> Iterator[tuple[list[Broker], list[Figure]]]:
-    """Ours and, where it can be had, Kafka, both running; and what is said of who is not there."""
+def contestants(settings: Mapping[str, str] | None = None) -> Iterator[tuple[list[Broker], list[Figure]]]:
+    """Ours and, where it can be had, Kafka, both running with the settings; and what is said of who is not
+    there."""
     with tempfile.TemporaryDirectory(prefix="dlog-bench-") as scratch, ExitStack() as stack:
-        brokers: list[Broker] = [Ours(Path(scratch) / "dlog")]
+        brokers: list[Broker] = [Ours(Path(scratch) / "dlog", settings)]
         missing: list[Figure] = []
         try:
-            brokers.append(Kafka(Path(scratch) / "kafka"))
+            brokers.append(Kafka(Path(scratch) / "kafka", settings))
         except LeftOutError as error:
             missing.append(Figure(f"Apache Kafka: left out, {error}", float("nan"), ""))
         for broker in brokers:
