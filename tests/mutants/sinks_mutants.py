@@ -4,6 +4,7 @@ from tests.mutants.harness import Mutant
 
 MACHINE = "transactions/sinks/machine.py"
 TESTS = "tests/unit/transactions/sinks/test_machine.py"
+SPARK_TESTS = "-n 0 tests/spark/test_sink_once_task.py -k"
 
 MUTANTS = [
     Mutant(
@@ -42,5 +43,20 @@ MUTANTS = [
         "            markers = _markers(request.query_id, state, found, context)\n"
         "            return Result(SinkEnded() if is_complete else SinkDecided(), again, markers)\n",
         TESTS,
+    ),
+    Mutant(
+        "a task of Spark that is skipped leaves its input",
+        "spark/sink/exactly_once.py",
+        "                for _ in iterator:  # what is not read to its end fails its task\n"
+        "                    pass\n",
+        "",
+        f"{SPARK_TESTS} played_again",
+    ),
+    Mutant(
+        "a query of Spark is another one after each start",
+        "spark/sink/attempts.py",
+        'QUERY_PROPERTY: Final = "sql.streaming.queryId"\n',
+        'QUERY_PROPERTY: Final = "sql.streaming.runId"\n',
+        "tests/unit/spark/sink/test_attempts.py",
     ),
 ]

@@ -126,7 +126,7 @@ def test_a_batch_that_is_played_again_is_read_to_its_end_and_written_nowhere(
         tasks.begin("q-again", batch_id)
         driver(broker, topic).commit([planned(broker, topic).write(rows(str(batch_id)))], batch_id)
     tasks.begin("q-again", 1)
-    writer, again = planned(broker, topic), rows("again", "and again")
+    writer, again = planned(broker, topic), iter([*rows("again"), *rows("and again")])
     told = writer.write(again)
     assert (told, next(again, None)) == (WrittenOnce(is_skipped=True), None)
     driver(broker, topic).commit([told], 1)
