@@ -37,7 +37,7 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -321,7 +321,7 @@ def close() -> None:
 
         context, gateway = SparkContext._active_spark_context, SparkContext._gateway
         if context is not None:
-            _stop_context(context)
+            _call_for_a_while(context.stop)  # executors that do not answer are waited for without end
         if gateway is not None:
             _end_jvm(gateway)
             SparkContext._active_spark_context = None
@@ -335,24 +335,23 @@ def close() -> None:
         _lock = None
 
 
-def _stop_context(context: "SparkContext") -> None:
-    """Stops it, for a while: a stop that waits for executors that do not answer is ended with its JVM."""
+def _call_for_a_while(stop: Callable[[], object]) -> None:
+    """Calls it, and goes on without it if it does not come back: what it was to end, ends with the JVM."""
 
-    def stop() -> None:
+    def call() -> None:
         with contextlib.suppress(Exception):  # the JVM may be gone already
-            context.stop()
+            stop()
 
-    stopping = threading.Thread(target=stop, daemon=True)
-    stopping.start()
-    stopping.join(JVM_TIMEOUT_SECONDS)
+    calling = threading.Thread(target=call, daemon=True)
+    calling.start()
+    calling.join(JVM_TIMEOUT_SECONDS)
 
 
 def _end_jvm(gateway: object) -> None:
     import subprocess
 
     process = getattr(gateway, "proc", None)
-    with contextlib.suppress(Exception):
-        gateway.shutdown()  # type: ignore[attr-defined]
+    _call_for_a_while(gateway.shutdown)  # type: ignore[attr-defined]
     if process is None:
         return
     if process.stdin is not None:

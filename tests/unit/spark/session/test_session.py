@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from distributedlog._version import __version__
 from distributedlog.model.errors import DirectoryLockedError, SparkNotReadyError
+from distributedlog.spark.session import session as sessions
 from distributedlog.spark.session.session import is_local, require_packages, settings_for, settings_for_logs
 from distributedlog.spark.session.workers import judge, looker
 
@@ -99,3 +101,23 @@ def test_a_worker_can_be_asked_before_it_has_our_package() -> None:
     assert b"no distributedlog" in told.stdout
     ((_, version, problem),) = looker()(iter(()))
     assert (version, problem) == (__version__, "")
+
+
+def test_a_jvm_whose_gateway_does_not_come_back_is_ended_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "JVM_TIMEOUT_SECONDS", 0.05)
+    waiting = threading.Event()
+
+    class Gateway:
+        proc = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.PIPE)
+
+        def shutdown(self) -> None:
+            waiting.wait()
+
+    try:
+        sessions._end_jvm(Gateway())
+        assert Gateway.proc.poll() is not None
+    finally:
+        waiting.set()
+        Gateway.proc.kill()
