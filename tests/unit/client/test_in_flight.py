@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distributedlog.client.accumulator import Accumulator, Batch, Identity
@@ -166,8 +166,17 @@ STEP = st.one_of(
 )
 
 
+SEND: tuple[str, int, Outcome] = ("send", 0, "answered")
+TAKE: tuple[str, int, Outcome] = ("take", 0, "answered")
+OVERTAKEN: list[tuple[str, int, Outcome]] = [
+    SEND, TAKE, *[SEND] * 7, ("answer", 0, "answered"), TAKE, SEND, ("answer", 0, "refused"),
+]  # fmt: skip
+"""The last batch was sent beside one that was sent again in an earlier epoch, and refused."""
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(STEP, max_size=120))
+@example(OVERTAKEN)
 def test_what_is_acknowledged_is_there_once_and_in_order(steps: list[tuple[str, int, Outcome]]) -> None:
     world = World()
     for step, number, outcome in steps:
