@@ -1,7 +1,7 @@
 """Three real nodes; the active controller is killed, or stopped, again and again under a stream of changes.
 
 Every change that was acknowledged is there once, none is half there, and a controller is active again soon.
-`DLOG_SOAK=1` makes it a hundred times instead of ten.
+`DLOG_SOAK=1` makes it a hundred times instead of six.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ from tests.system.admin_stream import AdminStream, History, Seen, look, problems
 from tests.system.dev_cluster import DevCluster
 
 SOAK = os.environ.get("DLOG_SOAK") == "1"
-FAULTS = 100 if SOAK else 10
+FAULTS = 100 if SOAK else 6
 TIMEOUT_SECONDS = 60.0
 PROBE_MS = 200
-CALM_SECONDS = 600 if SOAK else 20
+CALM_SECONDS = 600 if SOAK else 10
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
