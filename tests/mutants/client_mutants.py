@@ -36,7 +36,7 @@ MUTANTS = [
     Mutant(
         "an epoch begins while the last one is under way",
         "client/accumulator.py",
-        "            and queue.identity == self.identity\n",
+        "            and queue.under_way[0].identity == self.identity\n",
         "",
         f"{C}/test_in_flight.py -k begins_an_epoch",
     ),

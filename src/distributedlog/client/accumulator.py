@@ -267,8 +267,7 @@ class Accumulator:
         return (
             len(queue.under_way) < self._in_flight_max
             and queue.batches[0].order is None
-            and queue.identity == self.identity
-            # One that is sent again as it was, in an earlier epoch, may be refused: nothing overtakes it.
+            # One of an earlier epoch, perhaps sent again as it was, may be refused: nothing overtakes it.
             and queue.under_way[0].identity == self.identity
             and self.identity is not NOBODY
             and queue.known_id == self.identity.producer_id
