@@ -57,22 +57,24 @@ test: $(READY) clients java ## everything a change must pass, on both forms of t
 	$(PYTEST) tests/spark
 	DLOG_KERNEL=interpreted $(PYTEST) $(KERNEL_TESTS)
 
-simulate: $(READY) ## seeded simulations; KIND=raft|control|groups|brokers|transactions SEED= RUNS= SECONDS=
-	$(BIN)/python -m tests.simulation --kind $(or $(KIND),raft) --seed $(or $(SEED),1) --runs $(or $(RUNS),20) --seconds $(or $(SECONDS),30)
+simulate: $(READY) ## seeded simulations; KIND=raft|control|groups|brokers|transactions|sinks SEED= RUNS= SECONDS= FLAVOUR= KEEP_GOING=1
+	$(BIN)/python -m tests.simulation --kind $(or $(KIND),raft) --seed $(or $(SEED),1) --runs $(or $(RUNS),20) \
+	    --seconds $(or $(SECONDS),30) $(if $(FLAVOUR),--flavour $(FLAVOUR)) $(if $(KEEP_GOING),--keep-going)
 
-chaos: $(READY)  ## faults against real brokers under real clients; MINUTES= SEED= BROKERS=3|5 NEMESES=a,b MODE=safe|acks-1|unclean|unsynced
+chaos: $(READY)  ## faults against real brokers under real clients; MINUTES= SEED= BROKERS=3|5 NEMESES=a,b MODE=safe|acks-1|unclean|unsynced|careless
 	$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),2) --brokers $(or $(BROKERS),3) \
 	    $(if $(SEED),--seed $(SEED)) $(if $(NEMESES),--nemeses $(NEMESES)) $(if $(MODE),--mode $(MODE))
 
 compat: $(READY) clients ## unmodified clients against our broker and our bytes: the matrix; BROKERS=3 kills some meanwhile
 	DLOG_COMPAT_BROKERS=$(or $(BROKERS),1) $(PYTEST) tests/compat
 
-compat-jvm: $(READY)  ## Kafka's own tools and Java client against our broker, and Kafka beside it, by Maven
+compat-jvm: $(READY)  ## Kafka's own tools and Java client against our broker, our client against Kafka, both brokers compared, by Maven
 	$(BIN)/python -m tests.jvm
+	$(BIN)/python -m tests.compat.client
 	$(BIN)/python -m tests.compat.differential
 
 soak: $(READY)   ## the long forms of the same tests
-	DLOG_SOAK=1 $(PYTEST) tests/unit tests/fuzz tests/simulation tests/system
+	DLOG_SOAK=1 $(PYTEST) tests/unit tests/fuzz tests/simulation tests/system tests/chaos
 	DLOG_SOAK=1 $(PYTEST) tests/spark
 
 demo: $(READY) java ## see it work

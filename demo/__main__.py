@@ -1,4 +1,4 @@
-"""`python -m demo`: a log that keeps what it promised, and a pipeline on Spark that loses nothing.
+"""`python -m demo`: a log that keeps what it promised, and a pipeline on Spark that has everything once.
 
 | exit code | meaning                                            |
 |-----------|----------------------------------------------------|
@@ -49,7 +49,7 @@ def main() -> int:
             console.print(f"\n[bold red]{failures} promised records were lost or wrong[/bold red]")
             return 1
         console.print(
-            "\n[bold]Then: a shop's topics become tables on Spark, and the broker is killed[/bold]\n"
+            "\n[bold]Then: a shop's topics become tables and topics on Spark, and a leader is killed[/bold]\n"
         )
     directory = Path(tempfile.mkdtemp(prefix="dlog-demo-"))
     try:

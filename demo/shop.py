@@ -1,13 +1,13 @@
-"""The second act: a shop's topics become tables on Spark, while the broker is killed in the middle.
+"""The second act: a shop's topics become tables and topics on Spark, while a leader is killed in the middle.
 
-    dlog dev (one broker) ◄── librdkafka: orders, payments, clicks     workload, with its ledger
-          │
-          └──► Spark: the project in demo/pipeline, run after run      distributedlog.pipelines.Runner
+    dlog dev, three brokers ◄── librdkafka: orders, payments, clicks   workload, with its ledger
+          │       ▲
+          └──►    │ Spark: the project in demo/pipeline, run after run distributedlog.pipelines.Runner
                                                                        then the proof
 
 It begins to produce before Spark is there, so there is something to catch up with.  Half-way after the
-first run the broker gets SIGKILL; `dlog dev` starts it again.  At the end all is read, the windows are
-closed, and it is counted.
+first run the broker that leads the orders gets SIGKILL: another one leads, and `dlog dev` starts it again.
+At the end all is read, the windows are closed, and it is counted.
 """
 
 import shutil
@@ -30,6 +30,7 @@ from distributedlog.pipelines.runner import Runner, RunOutcome
 from distributedlog.spark.session.session import QUICK_START
 
 HERE = Path(__file__).parent
+KILLED_TOPIC = "orders"
 LOOK_SECONDS = 0.25
 LOAD_SECONDS_MAX = 150.0
 FAILURES_MAX = 10
@@ -114,7 +115,7 @@ def show(console: Console, directory: Path, picture: Path, size: Size) -> int:
     began = time.monotonic()
     project = make_project(directory)
     with View(console) as view, Cluster(directory) as cluster:
-        view.news(f"a broker serves on {cluster.bootstrap}, pid {cluster.pid}")
+        view.news(f"three brokers serve on {cluster.bootstrap}")
         with (
             Workload(cluster.bootstrap, size.events_per_second, SEED) as workload,
             Runner(project, bootstrap=cluster.bootstrap, config=SPARK) as runner,
@@ -145,7 +146,7 @@ def show(console: Console, directory: Path, picture: Path, size: Size) -> int:
 def _load(
     cluster: Cluster, workload: Workload, runner: Runner, pipeline: Pipeline, view: View, size: Size
 ) -> list[int]:
-    """Until the load has lasted; when the broker was killed, and when it was back."""
+    """Until the load has lasted; when the leader was killed, and when it was back."""
     began = time.monotonic()
     first: float | None = None
     killed: list[int] = []
@@ -154,18 +155,25 @@ def _load(
         if first is None and pipeline.is_first_through:
             first = now
         if first is not None and not killed and now - first >= size.seconds / 2:
-            victim = cluster.kill()
-            killed.append(int(time.time() * 1000))
-            view.news(f"kill -9 {victim}: the broker is gone in the middle of it")
-            another = cluster.wait_for_another(victim)
-            killed.append(int(time.time() * 1000))
-            view.news(f"the broker serves again, pid {another}")
+            killed = _kill_leader(cluster, view)
         is_over = first is not None and now - first >= size.seconds
         if killed and (is_over or now - began > LOAD_SECONDS_MAX):
             break
         view.show(_facts(workload, runner, cluster, "runs"))
         time.sleep(LOOK_SECONDS)
     return killed
+
+
+def _kill_leader(cluster: Cluster, view: View) -> list[int]:
+    """When it was killed, and when it served again."""
+    leader = cluster.leader(KILLED_TOPIC)
+    victim = cluster.kill(leader)
+    killed_ms = int(time.time() * 1000)
+    view.news(f"kill -9 {victim}: broker {leader}, which led {KILLED_TOPIC}, is gone in the middle of it")
+    another = cluster.wait_for_another(leader, victim)
+    now = cluster.leader(KILLED_TOPIC)
+    view.news(f"broker {leader} serves again, pid {another}; broker {now} leads {KILLED_TOPIC}")
+    return [killed_ms, int(time.time() * 1000)]
 
 
 def _facts(workload: Workload, runner: Runner, cluster: Cluster, state: str) -> Facts:
@@ -179,7 +187,7 @@ def _facts(workload: Workload, runner: Runner, cluster: Cluster, state: str) -> 
         runs=status.runs,
         rows=status.rows,
         lag=samples[-1][1] if samples else None,
-        broker=f"pid {cluster.pid}" + (f", after {cluster.kills} kill -9" if cluster.kills else ""),
+        broker="three" + (f", after {cluster.kills} kill -9" if cluster.kills else ""),
         spark=state,
     )
     facts.lags.extend(records for _, records in samples[-60:])

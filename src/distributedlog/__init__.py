@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from distributedlog.client.faces.blocking_consumer import Consumer as Consumer
     from distributedlog.client.faces.blocking_producer import Producer as Producer
     from distributedlog.client.faces.delivery import RecordMetadata as RecordMetadata
+    from distributedlog.client.faces.prometheus import ClientCollector as ClientCollector
     from distributedlog.client.faces.records import ConsumerRecord as ConsumerRecord
     from distributedlog.client.transactions.manager import GroupMetadata as GroupMetadata
     from distributedlog.embedded import Log as Log
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from distributedlog.model.errors import InvalidTimestampError as InvalidTimestampError
     from distributedlog.model.errors import LogClosedError as LogClosedError
     from distributedlog.model.errors import LogDirectoryFailedError as LogDirectoryFailedError
+    from distributedlog.model.errors import LogTruncationError as LogTruncationError
     from distributedlog.model.errors import OffsetOutOfRangeError as OffsetOutOfRangeError
     from distributedlog.model.errors import ProducerFencedError as ProducerFencedError
     from distributedlog.model.errors import RecordTooLargeError as RecordTooLargeError
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Admin": "distributedlog.client.faces.blocking_admin",
+    "ClientCollector": "distributedlog.client.faces.prometheus",
     "Consumer": "distributedlog.client.faces.blocking_consumer",
     "ConsumerRecord": "distributedlog.client.faces.records",
     "NewTopic": "distributedlog.client.admin.topics",
@@ -68,6 +71,7 @@ _HOMES = {
     "InvalidTimestampError": "distributedlog.model.errors",
     "LogClosedError": "distributedlog.model.errors",
     "LogDirectoryFailedError": "distributedlog.model.errors",
+    "LogTruncationError": "distributedlog.model.errors",
     "OffsetOutOfRangeError": "distributedlog.model.errors",
     "RecordTooLargeError": "distributedlog.model.errors",
     "StorageError": "distributedlog.model.errors",
@@ -84,6 +88,7 @@ _HOMES = {
 __all__ = [
     "Admin",
     "ApplicationRecoverableError",
+    "ClientCollector",
     "ConfigError",
     "Consumer",
     "ConsumerRecord",
@@ -101,6 +106,7 @@ __all__ = [
     "LogClosedError",
     "LogConfig",
     "LogDirectoryFailedError",
+    "LogTruncationError",
     "NewTopic",
     "OffsetOutOfRangeError",
     "Producer",

@@ -29,7 +29,7 @@ SECTIONS = {
     "flat": ("tests.bench.flat",),
     "maintenance": ("tests.bench.maintenance",),
     "client": ("tests.bench.client",),
-    "spark": ("tests.bench.spark", "tests.bench.spark_sink"),
+    "spark": ("tests.bench.spark", "tests.bench.spark_sink", "tests.bench.spark_pipeline"),
 }
 
 

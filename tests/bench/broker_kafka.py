@@ -26,6 +26,7 @@ from tests.system.server_process import ServerProcess, free_port
 KAFKA_VERSION: Final = "4.2.1"
 HOME: Final = Path(__file__).parents[2] / ".bench" / f"kafka-{KAFKA_VERSION}"
 FETCH_SECONDS_MAX: Final = 300
+MAVEN_CHARACTERS_MAX: Final = 500
 START_SECONDS_MAX: Final = 60.0
 RETRY_SECONDS: Final = 0.002
 FIRST: Final = "first"
@@ -188,7 +189,8 @@ def fetch_kafka() -> Path:
                 check=True, capture_output=True, timeout=FETCH_SECONDS_MAX,
             )  # fmt: skip
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            raise LeftOutError("Maven could not bring its jars") from error
+            said = (error.stdout or b"").decode(errors="replace").strip()[-MAVEN_CHARACTERS_MAX:]
+            raise LeftOutError(f"Maven could not bring its jars: {said or error}") from error
         (HOME / "complete").touch()
     return libraries
 

@@ -6,27 +6,69 @@ topic of its own, and all read the same one.
 
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 
 from distributedlog import Admin, NewTopic
 from distributedlog.testing import TestCluster
-from tests.bench.figures import Figure, at_least
+from tests.bench.figures import Figure, at_least, at_most
 from tests.bench.harness import Bench
 
 CLIENTS = ("ours", "arrow", "confluent", "aiokafka", "kafka_python")
 COUNTS = {100: 100_000, 1000: 50_000}
 SECONDS_MAX = 300
+BUFFERED = 1_000_000
+IMPORTS = 15
+IMPORT_MS_AIM = 60
 LOAD = (sys.executable, "-m", "tests.bench.client_load")
 
 
 def rate(client: str, what: str, bootstrap: str, topic: str, record_bytes: int, count: int) -> float:
+    return count / printed(client, what, bootstrap, topic, record_bytes, count)
+
+
+def printed(client: str, what: str, bootstrap: str, topic: str, record_bytes: int, count: int) -> float:
     ran = subprocess.run(
         [*LOAD, client, what, bootstrap, topic, str(record_bytes), str(count)],
         capture_output=True, text=True, check=False, timeout=SECONDS_MAX,
     )  # fmt: skip
     if ran.returncode:
         raise RuntimeError(f"{client} {what}: {ran.stderr[-800:]}")
-    return count / float(ran.stdout)
+    return float(ran.stdout)
+
+
+def memory(bootstrap: str) -> Sequence[Figure]:
+    """The memory that records take which wait to be sent."""
+    with Admin(bootstrap) as admin:
+        admin.create_topics([NewTopic("buffer", 4)])
+    return [
+        Figure(
+            f"a million buffered records of 100 B: {client}",
+            printed(client, "buffer", bootstrap, "buffer", 100, BUFFERED),
+            "MiB",
+        )
+        for client in ("ours", "confluent")
+    ]
+
+
+def import_ms(what: str) -> float:
+    """The shortest of several: an interpreter that imports it, and ends."""
+    took = []
+    for _ in range(IMPORTS):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", what], check=True)
+        took.append(time.perf_counter() - started)
+    return min(took) * 1000
+
+
+def imports() -> Sequence[Figure]:
+    bare = import_ms("pass")
+    ours = import_ms("from distributedlog import Consumer, Producer") - bare
+    return [
+        Figure("import asyncio", import_ms("import asyncio") - bare, "ms"),
+        Figure("import distributedlog", import_ms("import distributedlog") - bare, "ms"),
+        at_most("from distributedlog import Consumer, Producer", ours, "ms", IMPORT_MS_AIM),
+    ]
 
 
 def compare(bootstrap: str, what: str, record_bytes: int) -> Sequence[Figure]:
@@ -53,8 +95,10 @@ def compare(bootstrap: str, what: str, record_bytes: int) -> Sequence[Figure]:
 
 
 def run(bench: Bench) -> None:
+    bench.case("client import", imports)
     with TestCluster() as cluster:
         bootstrap = cluster.bootstrap
+        bench.case("client memory", lambda: memory(bootstrap))
         for record_bytes in COUNTS:
             for what in ("produce", "consume"):
                 label = f"client {what} {record_bytes} B"

@@ -1,14 +1,16 @@
-"""One client against a broker: `python -m tests.bench.client_load CLIENT produce|consume BOOTSTRAP TOPIC
-BYTES COUNT`.
+"""One client against a broker: `python -m tests.bench.client_load CLIENT produce|consume|buffer BOOTSTRAP
+TOPIC BYTES COUNT`.
 
 Each with idempotence and acks=all, four partitions, its own defaults otherwise.  Prints the seconds from
-the first record to the last that was acknowledged or read.
+the first record to the last that was acknowledged or read; of `buffer` the MiB by which the process has grown
+when so many different records wait in it and none was sent.
 """
 
 import asyncio
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 PARTITIONS = 4
@@ -159,7 +161,42 @@ def kafka_python_consume(bootstrap: str, topic: str, value: bytes, count: int) -
     return seconds
 
 
+def ours_buffer(bootstrap: str, topic: str, value: bytes, count: int) -> float:
+    from distributedlog import Producer
+
+    room = min(2 * count * (len(value) + 100), 2**31 - 1)  # all is in one batch of each partition
+    producer = Producer(
+        bootstrap, linger_ms=600_000, buffer_memory=room, max_request_size=room, batch_size=room
+    )
+    producer.partitions_for(topic)
+    before = _resident_mib()
+    for number in range(count):
+        producer.send(topic, number.to_bytes(8, "big") + value[8:], partition=number % PARTITIONS)
+    while producer.metrics()["buffered_bytes"] < count * len(value):
+        time.sleep(0.01)
+    return _resident_mib() - before
+
+
+def confluent_buffer(_bootstrap: str, topic: str, value: bytes, count: int) -> float:
+    from confluent_kafka import Producer
+
+    settings = {"queue.buffering.max.messages": 2 * count, "queue.buffering.max.kbytes": 2_000_000}
+    # Nobody listens there, so that all of it waits.
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **settings})
+    before = _resident_mib()
+    for number in range(count):
+        producer.produce(topic, number.to_bytes(8, "big") + value[8:], partition=number % PARTITIONS)
+    return _resident_mib() - before
+
+
+def _resident_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 if __name__ == "__main__":
     client, what, bootstrap, topic, record_bytes, count = sys.argv[1:]
     measure = globals()[f"{client}_{what}"]
-    print(measure(bootstrap, topic, os.urandom(int(record_bytes)), int(count)))
+    print(measure(bootstrap, topic, os.urandom(int(record_bytes)), int(count)), flush=True)
+    if what == "buffer":
+        os._exit(0)  # what waits is for nobody

@@ -35,7 +35,7 @@ from tests.bench.broker_kafka import Kafka, LeftOutError, make_first_topic
 from tests.bench.broker_load import Load, Outcome, batch_of
 from tests.bench.figures import Figure, Rounds, at_least, at_most
 from tests.bench.harness import Bench, Measure
-from tests.bench.topics import delete_topics, leader_ports, make_topics, topic_on
+from tests.bench.topics import await_full_isr, delete_topics, leader_ports, make_topics, topic_on
 from tests.system.dev_cluster import DevCluster
 from tests.system.server_process import free_port
 
@@ -210,10 +210,12 @@ def beside_idle_partitions(cluster: OurCluster) -> list[Figure]:
     beside: list[float] = []
     for _ in range(ROUNDS):
         with topic_for(cluster, case) as topic:
+            await_full_isr(cluster.bootstrap, topic)
             alone.append(offer(load_of(case, cluster, topic)).mb_per_second)
         make_topics(cluster.bootstrap, NewTopic(idle, IDLE_PARTITIONS, REPLICAS))
         try:
             with topic_for(cluster, case) as topic:
+                await_full_isr(cluster.bootstrap, idle, topic)
                 beside.append(offer(load_of(case, cluster, topic)).mb_per_second)
         finally:
             delete_topics(cluster.bootstrap, idle)

@@ -3,6 +3,8 @@
 | figure                       | against                                                                     |
 |------------------------------|-----------------------------------------------------------------------------|
 | sink, rows/s                 | an Arrow sink that only counts: what Spark hands over at the most           |
+| exactly once                 | at least once                                                               |
+| at least once                | Spark's Kafka sink on the same broker, where its jars are                   |
 | segment source, rows/s       | the same rows through the broker, in turns                                  |
 | broker's CPU meanwhile       | the time that the segments took                                             |
 
@@ -13,6 +15,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +23,10 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 
 from distributedlog.spark.segments.source import segment_offsets
 from distributedlog.spark.session.session import close, session
+from tests.bench.broker_kafka import LeftOutError
 from tests.bench.figures import Figure, at_least, at_most, medians, stopwatch
 from tests.bench.harness import Bench
+from tests.jvm.connector import fetch_connector
 from tests.spark.sink_stage import Stage, stage
 
 if TYPE_CHECKING:
@@ -33,6 +38,8 @@ ROUNDS = 3
 PARTITIONS = 4
 ROWS_OF = {100: 1_000_000, 1000: 200_000}
 SEGMENTS_AIM = 1.2
+ONCE_AIM = 0.8
+CONNECTOR_AIM = 1.0
 CPU_AIM = 0.02
 TIMEOUT_SECONDS = 60
 SETTINGS = {"replica.high.watermark.checkpoint.interval.ms": 200}
@@ -57,7 +64,12 @@ class CountingWriter(DataSourceArrowWriter):
 
 
 def run(bench: Bench) -> None:
-    spark = session("bench", master="local[2]", config={"spark.driver.memory": "2g"})
+    config = {"spark.driver.memory": "2g"}
+    try:
+        config["spark.jars"] = fetch_connector()
+    except LeftOutError as reason:
+        bench.note(Figure(f"Spark's Kafka sink is left out: {reason}", float("nan"), ""))
+    spark = session("bench", master="local[2]", config=config)
     spark.dataSource.register(CountingSource)
     try:
         with (
@@ -65,7 +77,7 @@ def run(bench: Bench) -> None:
             stage(Path(directory) / "broker", **SETTINGS) as broker,
         ):
             for value_bytes, rows in ROWS_OF.items():
-                sized = _Sized(spark, broker, value_bytes, rows)
+                sized = _Sized(spark, broker, value_bytes, rows, "spark.jars" in config)
                 bench.case(f"sink, {sized.size}", sized.sink)
                 bench.case(f"segment source, {sized.size}", sized.segments)
     finally:
@@ -75,8 +87,10 @@ def run(bench: Bench) -> None:
 class _Sized:
     """Values of one size, written and then read: the topic holds what the sink has written."""
 
-    def __init__(self, spark: "SparkSession", broker: Stage, value_bytes: int, rows: int) -> None:
-        self._spark, self._broker, self._rows = spark, broker, rows
+    def __init__(
+        self, spark: "SparkSession", broker: Stage, value_bytes: int, rows: int, theirs: bool
+    ) -> None:
+        self._spark, self._broker, self._rows, self._theirs = spark, broker, rows, theirs
         self._topic = broker.create(f"bench-{value_bytes}", PARTITIONS)
         self._frame = spark.range(rows).selectExpr(
             "cast(id as string) as key", f"repeat('x', {value_bytes}) as value"
@@ -84,7 +98,9 @@ class _Sized:
         self.size = f"{value_bytes} B" if value_bytes < 1000 else f"{value_bytes // 1000} KB"
 
     def sink(self) -> list[Figure]:
-        return _sink(self._frame, self._broker, self._topic, self.size, self._rows)
+        return _sink(
+            self._frame, self._broker.options(topic=self._topic), self.size, self._rows, self._theirs
+        )
 
     def segments(self) -> list[Figure]:
         options = self._broker.options(topic=self._topic)
@@ -92,23 +108,36 @@ class _Sized:
         return _segments(self._spark, self._broker, self._topic, self.size)
 
 
-def _sink(frame: "DataFrame", broker: Stage, topic: str, size: str, rows: int) -> list[Figure]:
-    def sink() -> float:
+def _sink(frame: "DataFrame", options: dict[str, str], size: str, rows: int, theirs: bool) -> list[Figure]:
+    ways = {
+        "once": ("dlog", {**options, "delivery": "exactly-once"}),
+        "least": ("dlog", {**options, "delivery": "at-least-once"}),
+        "ceiling": ("counting", {}),
+        **({"kafka": ("kafka", {**options, "kafka.acks": "all"})} if theirs else {}),
+    }
+
+    def write(way: str) -> float:
+        form, told = ways[way]
         with stopwatch() as seconds:
-            frame.write.format("dlog").options(**broker.options(topic=topic)).mode("append").save()
+            frame.write.format(form).options(**told).mode("append").save()
         return seconds()
 
-    def ceiling() -> float:
-        with stopwatch() as seconds:
-            frame.write.format("counting").mode("append").save()
-        return seconds()
-
-    sink(), ceiling()
-    sink_seconds, ceiling_seconds = medians(ROUNDS, sink, ceiling)
-    return [
-        Figure(f"sink, {size}", rows / sink_seconds, "rows/s"),
-        Figure(f"sink, {size}, of an Arrow sink that only counts", ceiling_seconds / sink_seconds, "×"),
+    for way in ways:
+        write(way)
+    measured = medians(ROUNDS, *(partial(write, way) for way in ways))
+    took = dict(zip(ways, measured, strict=True))
+    found = [
+        Figure(f"sink, exactly once, {size}", rows / took["once"], "rows/s"),
+        Figure(f"sink, at least once, {size}", rows / took["least"], "rows/s"),
+        Figure(f"sink, {size}, of an Arrow sink that only counts", took["ceiling"] / took["once"], "×"),
+        at_least(f"sink, {size}, exactly once of at least once", took["least"] / took["once"], "×", ONCE_AIM),
     ]
+    if theirs:
+        ratio = took["kafka"] / took["least"]
+        found.append(
+            at_least(f"sink, {size}, at least once of Spark's Kafka sink", ratio, "×", CONNECTOR_AIM)
+        )
+    return found
 
 
 def _segments(spark: "SparkSession", broker: Stage, topic: str, size: str) -> list[Figure]:

@@ -20,7 +20,7 @@ from distributedlog.records.record import Record, encode_batch
 from distributedlog.storage.files import Files
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import open_log
-from distributedlog.storage.sync import LogSync, SyncRounds
+from distributedlog.storage.syncs.rounds import LogSync, SyncRounds
 from tests.bench.figures import Figure, cpu_watch
 
 LOGS: Final = 200

@@ -10,6 +10,7 @@ from distributedlog.client.admin.admin import Admin, NewTopic
 from distributedlog.client.offset_specs import LATEST
 from distributedlog.model.ids import TopicPartition
 
+IN_SYNC_SECONDS_MAX: Final = 120.0
 _NUMBERS: Final = itertools.count(1)
 
 
@@ -29,6 +30,21 @@ def make_topics(bootstrap: str, *topics: NewTopic) -> None:
             await create_with_leaders(admin, topics)
 
     asyncio.run(make())
+
+
+def await_full_isr(bootstrap: str, *topics: str) -> None:
+    """Waits until every replica is in sync, so that nobody who catches up is measured as well."""
+
+    async def wait() -> None:
+        async with asyncio.timeout(IN_SYNC_SECONDS_MAX), Admin.connect(bootstrap) as admin:
+            while any(
+                partition.is_under_replicated
+                for view in await admin.describe_topics(topics)
+                for partition in view.partitions
+            ):
+                await asyncio.sleep(0.2)
+
+    asyncio.run(wait())
 
 
 def delete_topics(bootstrap: str, *names: str) -> None:

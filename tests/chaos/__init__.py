@@ -5,8 +5,10 @@
     cluster.py       the brokers, a process each, and who leads what
     node.py          the program of such a process: a node with a disk and a clock that can be made faulty
     load.py          the clients, of which those that end are noticed and replaced
+    transactions.py  the transactional clients, and what is judged of them alone
     judging.py       the end: all healed, a fresh client reads everything, the checker judges
     gaps.py          for how long each client got nothing
+    errors.py        what consumers met and went on after, and which of that no fault excuses
     timeline.py      the picture: faults above, throughput and errors below
     run.py           one run, from the start of the brokers to the report
 

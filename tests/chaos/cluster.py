@@ -28,14 +28,16 @@ from distributedlog.client.admin.blocking import BlockingAdmin
 from distributedlog.client.admin.topics import NewTopic
 from distributedlog.client.options import ClientOptions
 from distributedlog.groups.placement import partition_of
-from distributedlog.model.errors import DlogError
+from distributedlog.model.errors import DlogError, TopicExistsError
+from distributedlog.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tests.chaos.moves import Moves
 from tests.chaos.network import Network
 from tests.chaos.switches import SWITCHES, Switches
 from tests.chaos.undo import UNDO
 from tests.system.server_process import ServerProcess, dlog, free_port, options, secret_in
 
 ASK_SECONDS = 3.0
-OFFSETS_TOPIC, OFFSETS_PARTITIONS = "__consumer_offsets", 3
+OFFSETS_PARTITIONS, TRANSACTIONS_PARTITIONS = 3, 3
 PATIENCE_SECONDS = 90.0
 ASKING = ClientOptions(connect_timeout_ms=1_000, request_timeout_ms=2_000, call_timeout_ms=3_000)
 COMMON: Mapping[str, object] = {
@@ -49,6 +51,8 @@ COMMON: Mapping[str, object] = {
     * 1024,  # so that segments are sealed, and their producers' states written, often
     "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
     "offsets.topic.replication.factor": 3,
+    "transaction.state.log.num.partitions": TRANSACTIONS_PARTITIONS,
+    "transaction.state.log.replication.factor": 3,
     "group.min.session.timeout.ms": 1_000,
     "group.initial.rebalance.delay.ms": 100,
     "auto.create.topics.enable": "false",
@@ -156,6 +160,7 @@ class Cluster:
             )
             for node in self.ids
         }
+        self.moves = Moves(self.bootstrap, ASKING)
         self.ended: list[tuple[int, int]] = []
         """Brokers that ended by themselves, and their exit codes."""
         self._admin = AdminClient(
@@ -202,8 +207,14 @@ class Cluster:
         config: Mapping[str, str],
         timeout_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        options = replace(ASKING, request_timeout_ms=20_000, call_timeout_ms=int(timeout_seconds * 1000))
-        with BlockingAdmin(self.bootstrap, options) as admin:
+        """The name is new.  Where an answer is lost, or late, the client asks again: then it is there."""
+        options = replace(
+            ASKING,
+            request_timeout_ms=20_000,
+            call_timeout_ms=int(timeout_seconds * 1000),
+            waits_for_first_contact=True,
+        )
+        with BlockingAdmin(self.bootstrap, options) as admin, contextlib.suppress(TopicExistsError):
             admin.create_topic(NewTopic(name, partitions, replicas, configs=dict(config)))
 
     def add_partitions(self, name: str, total: int) -> None:
@@ -238,6 +249,9 @@ class Cluster:
     def coordinator(self, group: str) -> int | None:
         """The leader of the partition of __consumer_offsets that the group is in."""
         return self.leader(OFFSETS_TOPIC, partition_of(group, OFFSETS_PARTITIONS))
+
+    def transaction_coordinator(self, partition: int) -> int | None:
+        return self.leader(TRANSACTIONS_TOPIC, partition)
 
     # --- what is done to it --------------------------------------------------------------------
 

@@ -32,11 +32,12 @@ class ChaosLoad(GroupLoad):
         super().__init__(bootstrap, topic, partitions, directory)
         self.failed: list[EndedClient] = []
         self._programs: dict[str, str] = {}
+        self._topics: dict[str, str | None] = {}
         self.last_success_ns: dict[str, int] = {}
 
-    def start(self, program: str, name: str) -> None:
-        self._programs[name] = program
-        super().start(program, name)
+    def start(self, program: str, name: str, topic: str | None = None) -> None:
+        self._programs[name], self._topics[name] = program, topic
+        super().start(program, name, topic)
 
     def __enter__(self) -> Self:
         return self
@@ -47,7 +48,7 @@ class ChaosLoad(GroupLoad):
 
     def _gather(self, line: str) -> None:
         told = self.gathered.add(line)
-        if told.get("outcome") == Outcome.OK or told["did"] == "poll":
+        if told["did"] == "poll" or (told["did"] == "sent" and told["outcome"] == Outcome.OK):
             self.last_success_ns[told["process"]] = told["at"]
 
     def take(self, seconds: float) -> None:
@@ -75,7 +76,10 @@ class ChaosLoad(GroupLoad):
         self._ends_expected += max(0, len(ended) - 1)  # their outputs are still to end
         for name in ended:
             self._note_end(name)
-            self.start(self._programs[name], _renamed(name))
+            self._start_in_its_place(name)
+
+    def _start_in_its_place(self, name: str) -> None:
+        self.start(self._programs[name], _renamed(name), self._topics[name])
 
     def _note_end(self, name: str) -> None:
         client = self._clients.pop(name)

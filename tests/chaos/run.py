@@ -8,19 +8,21 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
 from tests.chaos.cluster import Cluster
+from tests.chaos.errors import describe_errors
 from tests.chaos.gaps import describe_gaps
-from tests.chaos.judging import judge, settle
+from tests.chaos.judging import PATIENCE_SECONDS, judge, settle
 from tests.chaos.load import ChaosLoad
 from tests.chaos.modes import SAFE, Mode
 from tests.chaos.nemeses import ENDING, MAKERS
 from tests.chaos.nemeses.stage import Nemesis, Stage
 from tests.chaos.schedule import Planned, draw
 from tests.chaos.timeline import Happened, draw_timeline
+from tests.chaos.transactions import TOPICS, TransactionalClients
 from tests.reliability.checker import Finding, describe, figures
 from tests.reliability.history import History
 
@@ -39,6 +41,8 @@ CLIENTS: Sequence[tuple[str, str]] = (
     ("grouping", "readers.confluent-2.range"),
     ("grouping_python", "others.kafka-python.range"),
     ("grouping", "others.confluent.range"),
+    ("grouping_asyncio", "others.aiokafka.range"),
+    ("grouping_own", "readers.own.range"),
 )
 START_SECONDS = 60.0
 
@@ -137,9 +141,13 @@ def run(plan: Plan, directory: Path) -> Report:
                 **os.environ,
                 "DLOG_LOAD_ACKS": plan.mode.acks,
                 "DLOG_LOAD_PAUSE_MS": str(PAUSE_MS),
+                "DLOG_LOAD_CARELESS": "1" if plan.mode.is_careless else "0",
             }
             for program, name in CLIENTS:
                 load.start(program, name)
+            transactions = TransactionalClients(load, cluster, is_careless=plan.mode.is_careless)
+            if plan.mode.has_transactions:
+                transactions.start()
             late = load.all_get_on(START_SECONDS)
             assert not late, f"these never began: {late}"
             begun_ns = time.monotonic_ns()
@@ -151,13 +159,23 @@ def run(plan: Plan, directory: Path) -> Report:
             if faults.error is not None:
                 raise faults.error
             cluster.heal()
-            history, found = settle(load, cluster, TOPIC, PARTITIONS, GROUPS)
-        findings = found + judge(
-            history, load, cluster, ends_brokers=any(each.nemesis in ENDING for each in planned)
-        )
+
+            def settle_others() -> list[Finding]:
+                found = cluster.moves.judge(PATIENCE_SECONDS)
+                if plan.mode.has_transactions:
+                    transactions.settle()
+                return found
+
+            history, found = settle(load, cluster, TOPIC, PARTITIONS, GROUPS, settle_others=settle_others)
+        history = replace(history, final={**history.final, **transactions.final})
+        ends_brokers = any(each.nemesis in ENDING for each in planned)
+        findings = found + judge(history, load, cluster, ends_brokers=ends_brokers, transactional=TOPICS)
+        if plan.mode.has_transactions:
+            findings += transactions.judge(history)
     picture = directory / "timeline.svg"
     title = f"seed {plan.seed}: {len(faults.happened)} faults, {len(findings)} anomalies"
     picture.write_text(draw_timeline(faults.happened, history, begun_ns, title), encoding="utf-8")
-    report = Report(plan, history, faults.happened, findings, picture)
+    notes = [describe_errors(load.gathered.met)]
+    report = Report(plan, history, faults.happened, findings, picture, notes)
     (directory / "report.txt").write_text(f"{report}\n", encoding="utf-8")
     return report

@@ -1,15 +1,35 @@
-"""Reports after the tests which client was seen to do what (see tests/compat/broker/matrix.py)."""
+"""The cluster that all tests of a worker share, and a report of which client was seen to do what (see
+tests/compat/broker/matrix.py).
+
+With DLOG_COMPAT_BROKERS=3 (`make compat BROKERS=3`) the same tests run against three brokers and topics of
+three replicas, and brokers are killed meanwhile (`broker/disturbing`).
+"""
+
+import os
+from collections.abc import Iterator
 
 import pytest
 
 from tests.compat.broker.matrix import Cell, Matrix
+from tests.system.dev_cluster import DevCluster
 
+BROKERS = int(os.environ.get("DLOG_COMPAT_BROKERS", "1"))
 MATRIX = pytest.StashKey[Matrix]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[MATRIX] = Matrix()
     config.pluginmanager.register(Gatherer(config.stash[MATRIX]), "compat-matrix")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+    """Brokers as a user has them who changed nothing."""
+    directory = tmp_path_factory.mktemp("broker")
+    arguments = ("--brokers", BROKERS, "--port", "0", "--data-dir", directory / "data")
+    with DevCluster(directory / "ready.json", *arguments) as cluster:
+        yield cluster
+        assert cluster.stop() == 0
 
 
 class Gatherer:

@@ -13,6 +13,27 @@ SYNCED = f"{B}/replicas/test_synced_commits.py"
 
 MUTANTS = [
     Mutant(
+        "a leader that may have been replaced tells where its log ends",
+        "replication/partition.py",
+        "        if self.is_isolated and timestamp_ms == OffsetSpec.LATEST and isolation is not None:\n",
+        "        if self.is_isolated and timestamp_ms == OffsetSpec.LATEST and isolation is None:\n",
+        f"{R}/test_isolated.py",
+    ),
+    Mutant(
+        "a broker is isolated though followers fetch from it",
+        "broker/cluster/isolation.py",
+        " if now_ms - at_ms < silence_ms\n",
+        " if now_ms < at_ms\n",
+        f"{B}/cluster/test_isolation.py",
+    ),
+    Mutant(
+        "who was cut off together with one other broker lets its clients wait",
+        "replication/isr.py",
+        "        return any(follower.broker_id not in heard for follower in self._counted)\n",
+        "        return bool(self._counted) and not heard\n",
+        f"{R}/test_isolated.py",
+    ),
+    Mutant(
         "who turned flush.on.commit off is eligible after a power cut",
         "broker/replicas/partitions.py",
         "            self.maintenance.synced_commits.clear()\n",
@@ -43,9 +64,37 @@ MUTANTS = [
     Mutant(
         "a follower pauses though acks=all waits for what it lacks",
         "broker/replicas/delayed.py",
-        "            and not pause.is_awaited(partition)\n",
-        "",
+        "        if not partition.is_commit_awaited and operation.can_pause(",
+        "        if operation.can_pause(",
         PAUSE,
+    ),
+    Mutant(
+        "a client that looks at partitions alone takes a coordinator that is loading for one without offsets",
+        "broker/handlers/offset_fetch.py",
+        " and code in _ELSEWHERE:\n",
+        " and not code:\n",
+        f"{B}/handlers/test_group_handlers.py -k loading_says_so",
+    ),
+    Mutant(
+        "a batch overtakes one of its producer that was refused",
+        "broker/handlers/_refused_batches.py",
+        "        raise refused.error(refused.message)\n",
+        "        pass\n",
+        "tests/unit/broker/handlers/test_refused_batches.py",
+    ),
+    Mutant(
+        "a batch that stands before a refused one is refused for ever when it is sent again",
+        "broker/handlers/_refused_batches.py",
+        "    elif is_behind(header.base_sequence, refused.base_sequence):\n",
+        "    elif header.base_sequence != refused.base_sequence:\n",
+        "tests/unit/broker/handlers/test_refused_batches.py",
+    ),
+    Mutant(
+        "a producer whose batch was refused waits for it though another leader has written it",
+        "broker/handlers/_refused_batches.py",
+        " and state.next_sequence == refused.base_sequence\n",
+        "\n",
+        "tests/unit/broker/handlers/test_refused_batches.py",
     ),
     Mutant(
         "who begins to wait for what was appended before does not end a follower's pause",
@@ -169,15 +218,15 @@ MUTANTS = [
     Mutant(
         "a follower fetches from what it has not stored",
         "replication/following.py",
-        "        if self.committable_end_offset < log.end_offset:\n            return None\n",
+        "        if not self.is_stored:\n            return None\n",
         "",
         f"{R}/test_following.py",
     ),
     Mutant(
         "a follower does not take the leader's log start",
         "replication/following.py",
-        "        if start > self.log.start_offset:\n",
-        "        if start > self.log.end_offset:\n",
+        "        if start > log.start_offset:\n",
+        "        if start > log.end_offset:\n",
         f"{R}/test_following.py",
     ),
     Mutant(
@@ -213,6 +262,41 @@ MUTANTS = [
         "broker/replicas/isr_changes.py",
         "broker is not None and broker.is_active and broker.epoch == broker_epoch",
         "broker is not None",
+        f"{B}/replicas/test_isr_changes.py",
+    ),
+    Mutant(
+        "what is counted of appends grows as long as nothing is committed",
+        "replication/replica.py",
+        "        if len(uncommitted) >= UNCOMMITTED_MAX:",
+        "        if len(uncommitted) >= UNCOMMITTED_MAX < 0:",
+        f"{R}/test_committed_bytes.py",
+    ),
+    Mutant(
+        "a follower appends all that came in one turn of the loop",
+        "broker/replicas/replica_fetcher.py",
+        "                if size and size + weight > TURN_BYTES:",
+        "                if size > TURN_BYTES + weight:",
+        f"{B}/replicas/test_replica_fetcher.py",
+    ),
+    Mutant(
+        "a follower on a full disk makes no room",
+        "replication/following.py",
+        "            if not self._free_space():\n",
+        "            if self.log:\n",
+        f"{B}/replicas/test_replica_fetcher.py",
+    ),
+    Mutant(
+        "a leader is told of a log start that a restart of the log took back",
+        "broker/replicas/maintenance.py",
+        "if partition is not None and truncations.get(partition.log) == partition.log.truncations:",
+        "if partition is not None:",
+        f"{B}/replicas/test_maintenance.py",
+    ),
+    Mutant(
+        "partitions that went while their ISR was asked about are kept",
+        "broker/replicas/isr_changes.py",
+        "for each in changes if each.is_open]",
+        "for each in changes]",
         f"{B}/replicas/test_isr_changes.py",
     ),
     Mutant(
@@ -285,6 +369,13 @@ MUTANTS = [
         "                self._blocked_since_ms + limits.stalled_ms_max,\n",
         "                self._blocked_since_ms + limits.stalled_ms_max * 1000,\n",
         f"{B}/net/test_connection_fairness.py",
+    ),
+    Mutant(
+        "a follower forgets producers by its own clock",
+        "broker/replicas/maintenance.py",
+        "        if partition is not None and partition.is_leader:\n",
+        "        if partition is not None:\n",
+        f"{B}/replicas/test_maintenance.py",
     ),
     Mutant(
         "made-up producers are remembered without end",

@@ -20,6 +20,34 @@ MUTANTS = [
         UNCLEAN,
     ),
     Mutant(
+        "a new controller fences who may hold a lease that the one before has just granted",
+        "controller/brokers.py",
+        "ELECTION_PARTS: Final = 8\n",
+        "ELECTION_PARTS: Final = 3\n",
+        f"{C}/test_brokers.py",
+    ),
+    Mutant(
+        "a broker that is fenced early is taken for one without a lease",
+        "controller/brokers.py",
+        "            if image.is_active(broker_id) or self.may_hold_lease(broker_id, now_ms):",
+        "            if image.is_active(broker_id):",
+        f"{C}/test_brokers.py",
+    ),
+    Mutant(
+        "a new controller gives who is silent a full session",
+        "controller/brokers.py",
+        "        contact_ms = now_ms - min(election_timeout_ms, timeout_ms // ELECTION_PARTS)\n",
+        "        contact_ms = now_ms\n",
+        f"{C}/test_brokers.py",
+    ),
+    Mutant(
+        "a process on other disks takes the place of one that may hold a lease",
+        "controller/brokers.py",
+        "        may_answer = existing.is_active or sessions.may_hold_lease(request.broker_id, now_ms)\n",
+        "        may_answer = existing.is_active\n",
+        f"{C}/test_brokers.py",
+    ),
+    Mutant(
         "the end of a log counts though its broker has crashed since",
         "controller/sessions/unclean.py",
         "    return broker is not None and broker.epoch == told.broker_epoch",
@@ -185,7 +213,7 @@ MUTANTS = [
     Mutant(
         "a process with other disks takes the place of one that may be alive",
         "controller/brokers.py",
-        "        is_heard = not (existing.is_active and _has_other_disks(existing, request.log_dirs))\n",
+        "        is_heard = not (may_answer and _has_other_disks(existing, request.log_dirs))\n",
         "        is_heard = True\n",
         f"{C}/test_elections.py -k replaced_under_a_leader",
     ),
@@ -220,8 +248,8 @@ MUTANTS = [
     Mutant(
         "a new controller fences by what its predecessor heard",
         "controller/brokers.py",
-        "            self._of[broker_id] = Session(now_ms, silent_since_ms, False, ",
-        "            self._of[broker_id] = Session(now_ms - 1, silent_since_ms, False, ",
+        "            session = Session(contact_ms, silent_since_ms, False, ",
+        "            session = Session(contact_ms - 1, silent_since_ms, False, ",
         f"{C}/test_brokers.py",
     ),
     Mutant(

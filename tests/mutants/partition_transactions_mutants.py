@@ -15,10 +15,24 @@ MUTANTS = [
     ),
     Mutant(
         "what was confirmed before a marker counts behind it",
+        "broker/handlers/write_txn_markers.py",
+        "            partition.verifications.end(*producer, has_bumped_epoch=has_bumped_epoch)\n",
+        "            pass\n",
+        f"{H}/test_write_txn_markers.py",
+    ),
+    Mutant(
+        "a marker of version 2 ends what was confirmed in its own epoch",
         "replication/verifications.py",
-        "        self._by_producer.pop(producer_id, None)\n",
-        "        return None\n",
-        f"{R}/test_partition_transactions.py {R}/test_verifications.py",
+        "        last_epoch = marker_epoch - 1 if has_bumped_epoch else marker_epoch\n",
+        "        last_epoch = marker_epoch\n",
+        f"{R}/test_verifications.py {H}/test_write_txn_markers.py",
+    ),
+    Mutant(
+        "a marker that the coordinator of groups refuses ends what was confirmed",
+        "broker/handlers/write_txn_markers.py",
+        "        if not result.error_code:  # it stands in the log; what does not is refused by now\n",
+        "        if topic:\n",
+        f"{H}/test_txn_offset_commit.py",
     ),
     Mutant(
         "a marker of an earlier coordinator is taken",
@@ -46,6 +60,20 @@ MUTANTS = [
         "broker/handlers/produce.py",
         "                    _keep_order(partition, header)\n",
         "                    pass\n",
+        f"{H}/test_produce_transactions.py",
+    ),
+    Mutant(
+        "what was confirmed in an earlier leader epoch fails the transaction",
+        "broker/handlers/_verification.py",
+        "        return partition.is_leader and epoch != partition.leader_epoch\n",
+        "        return partition.is_leader and epoch > partition.leader_epoch\n",
+        f"{H}/test_produce_transactions.py {H}/test_txn_offset_commit.py",
+    ),
+    Mutant(
+        "in another leader epoch a batch overtakes one that was refused",
+        "replication/replica.py",
+        "                self.verifications.forget_confirmed()\n",
+        "                self.verifications.clear()\n",
         f"{H}/test_produce_transactions.py",
     ),
     Mutant(

@@ -59,4 +59,18 @@ MUTANTS = [
         'QUERY_PROPERTY: Final = "sql.streaming.runId"\n',
         "tests/unit/spark/sink/test_attempts.py",
     ),
+    Mutant(
+        "a write of a pool in foreachBatch is taken for one without batches",
+        "spark/sink/attempts.py",
+        "    if _is_of_stream(task):\n",
+        "    if False:\n",
+        "tests/unit/spark/sink/test_attempts.py",
+    ),
+    Mutant(
+        "heartbeats end when the coordinator is away for as long as a call takes",
+        "client/sinks.py",
+        "            await self.heartbeat(token, batch_id, patience_ms=patience_ms)\n",
+        "            await self.heartbeat(token, batch_id)\n",
+        "tests/unit/client/test_sinks.py -k outlast",
+    ),
 ]

@@ -8,15 +8,20 @@ import pytest
 from tests.mutants import (
     admin_mutants,
     adoption_mutants,
+    balance_mutants,
     broker_mutants,
     client_mutants,
     controller_mutants,
     groups_mutants,
     healing_mutants,
+    moves_mutants,
     partition_transactions_mutants,
+    patterns_mutants,
     sinks_mutants,
+    spark_mutants,
     storage_mutants,
     transactions_mutants,
+    voters_mutants,
 )
 from tests.mutants.harness import Mutant, assert_caught, run_tests, seed
 
@@ -27,12 +32,17 @@ MUTANTS = [
     *broker_mutants.MUTANTS,
     *groups_mutants.MUTANTS,
     *healing_mutants.MUTANTS,
+    *moves_mutants.MUTANTS,
+    *voters_mutants.MUTANTS,
     *partition_transactions_mutants.MUTANTS,
     *transactions_mutants.MUTANTS,
     *sinks_mutants.MUTANTS,
+    *spark_mutants.MUTANTS,
     *admin_mutants.MUTANTS,
     *adoption_mutants.MUTANTS,
+    *balance_mutants.MUTANTS,
     *client_mutants.MUTANTS,
+    *patterns_mutants.MUTANTS,
 ]
 
 

@@ -61,4 +61,11 @@ MUTANTS = [
         "                job.left.discard(partition)\n",
         "tests/unit/broker/coordination/test_marker_sender.py",
     ),
+    Mutant(
+        "markers wait for a leader that is frozen, and fenced by now",
+        "broker/coordination/marker_sender.py",
+        "            leader.disconnect()  # so what is in flight fails, and is tried again\n",
+        "",
+        "tests/unit/broker/coordination/test_marker_sender.py",
+    ),
 ]

@@ -81,7 +81,10 @@ def figures(history: History) -> str:
     counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in Outcome)
     polled = sum(len(poll.records) for poll in history.polls)
     final = sum(map(len, history.final.values()))
+    ended = [each.outcome for each in history.ended]
+    told = ", ".join(f"{ended.count(outcome)} {outcome}" for outcome in Outcome)
+    transactions = f"{len(ended)} transactions ({told}), " if ended else ""
     return (
-        f"{len(outcomes)} sends ({counts}), {polled} records polled, "
+        f"{len(outcomes)} sends ({counts}), {transactions}{polled} records polled, "
         f"{len(history.positions)} positions told, {final} records in the final read"
     )

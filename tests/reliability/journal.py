@@ -7,6 +7,7 @@
     {"did": "told",   "process", "place", "what", "offset", "invoked", "at"}
     {"did": "owned",  "group", "generation", "member", "place"}
     {"did": "ended",  "transaction", "outcome"}
+    {"did": "met",    "process", "doing", "error", "code"}                   an error, after which it went on
 
 A process that is killed leaves sends without an end: those are unknown.  A last line that was cut off is not
 there: whoever reads a pipe passes whole lines on.
@@ -16,9 +17,23 @@ import json
 import sys
 import time
 from collections import Counter
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
+from distributedlog.model.errors import DlogError
 from tests.reliability.history import Ended, History, Outcome, Owned, Place, Poll, Position, Seen, Send
+
+
+class Met(NamedTuple):
+    """An error that a client met."""
+
+    process: str
+    doing: str
+    name: str
+    code: int | None
+    """Kafka's; None: the client has an error of its own for it."""
+
+    def __str__(self) -> str:
+        return f"{self.process} at {self.doing}: {self.name}"
 
 
 class Journal:
@@ -52,6 +67,15 @@ class Journal:
     def owned(self, group: str, generation: int, place: Place) -> None:
         self._tell("owned", group=group, generation=generation, member=self._process, place=place)
 
+    def met(self, doing: str, error: str, code: int | None) -> None:
+        """`code` is Kafka's, if the client was told one."""
+        self._tell("met", doing=doing, error=error, code=code)
+
+    def met_exception(self, doing: str, error: Exception) -> None:
+        """Like `met`, of clients whose exceptions are named by their classes."""
+        code = error.code if isinstance(error, DlogError) else getattr(error, "errno", None)
+        self.met(doing, type(error).__name__, code)
+
     def ended(self, transaction: str, outcome: Outcome) -> None:
         self._tell("ended", transaction=transaction, outcome=outcome)
 
@@ -64,6 +88,7 @@ class Gathered:
         self._open: dict[str, Send] = {}
         self.counts: Counter[str] = Counter()
         """How often each thing was done; sends by their outcome."""
+        self.met: Counter[Met] = Counter()
 
     def add(self, line: str) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(line)
@@ -112,6 +137,9 @@ class Gathered:
         self._history.owned.append(
             Owned(told["group"], told["generation"], told["member"], Place(*told["place"]))
         )
+
+    def _met(self, told: dict[str, Any]) -> None:
+        self.met[Met(told["process"], told["doing"], told["error"], told["code"])] += 1
 
     def _ended(self, told: dict[str, Any]) -> None:
         self._history.ended.append(Ended(told["transaction"], Outcome(told["outcome"])))

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from tests.simulation import control_faults, faults, groups_faults
 from tests.simulation.brokers import replication_faults as brokers_faults
 from tests.simulation.brokers.cluster import BrokersCluster
+from tests.simulation.brokers.sinks.cluster import SinksCluster
 from tests.simulation.brokers.transactions import faults as transactions_faults
 from tests.simulation.brokers.transactions.cluster import TransactionsCluster
+from tests.simulation.checkers import InvariantError
 from tests.simulation.control_cluster import ControlCluster
 from tests.simulation.groups_cluster import GroupsCluster
 from tests.simulation.raft_cluster import RaftCluster
@@ -25,6 +27,7 @@ CLUSTERS: dict[str, Callable[[int, int | None, str | None], RaftCluster | Contro
     "groups": GroupsCluster,
     "brokers": BrokersCluster,
     "transactions": TransactionsCluster,
+    "sinks": SinksCluster,
 }
 FLAVOURS = {
     "raft": faults.FLAVOURS,
@@ -32,6 +35,7 @@ FLAVOURS = {
     "groups": groups_faults.FLAVOURS,
     "brokers": brokers_faults.FLAVOURS,
     "transactions": transactions_faults.FLAVOURS,
+    "sinks": transactions_faults.FLAVOURS,
 }
 
 
@@ -41,7 +45,8 @@ def main() -> int:
     runs, failed = 0, []
     for seed in range(arguments.seed, arguments.seed + arguments.runs):
         runs += 1
-        if not _run(seed, arguments):
+        error = _run(seed, arguments)
+        if error is not None and _is_looked_for(error, arguments.until):
             failed.append(seed)
             if not arguments.keep_going:
                 break
@@ -63,6 +68,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, choices=(3, 5), help="voters at the start; by default drawn")
     parser.add_argument("--flavour", help="the kind of faults; by default drawn")
     parser.add_argument("--trace", type=int, default=120, help="lines of trace to print after a failure")
+    parser.add_argument("--until", help="count only failures of these invariants, with ' / ' between them")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     arguments = parser.parse_args()
     flavours = FLAVOURS[arguments.kind]
@@ -71,7 +77,13 @@ def _parse() -> argparse.Namespace:
     return arguments
 
 
-def _run(seed: int, arguments: argparse.Namespace) -> bool:
+def _is_looked_for(error: Exception, invariants: str | None) -> bool:
+    if invariants is None:
+        return True
+    return isinstance(error, InvariantError) and error.invariant in invariants.split(" / ")
+
+
+def _run(seed: int, arguments: argparse.Namespace) -> Exception | None:
     cluster = CLUSTERS[arguments.kind](seed, arguments.nodes, arguments.flavour)
     try:
         report = cluster.run(arguments.seconds)
@@ -79,13 +91,13 @@ def _run(seed: int, arguments: argparse.Namespace) -> bool:
         print(f"seed {seed} FAILED ({cluster.flavour}) {type(error).__name__}: {error}")
         for line in cluster.trace.lines(arguments.trace):
             print(line)
-        return False
+        return error
     print(
         f"seed {seed} ok: {report.flavour}, {report.nodes} nodes, {report.terms} terms, "
         f"{report.decided} decided, {report.operations} operations, "
         f"{report.messages} messages, {report.events} events"
     )
-    return True
+    return None
 
 
 if __name__ == "__main__":

@@ -9,10 +9,12 @@ The truth is kept here: every entry as the first node applied it, with the image
 
 import random
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from distributedlog.broker.cluster.lease_grant import LEASE_PARTS, SESSION_PARTS
 from distributedlog.broker.cluster.lifecycle import LifecycleTimes
+from distributedlog.controller.brokers import ELECTION_PARTS
 from distributedlog.controller.bundles import decode_bundle
 from distributedlog.controller.configs import ControllerConfig
 from distributedlog.controller.deltas import diff
@@ -237,7 +239,8 @@ class ControlCluster:
 
     def _look_at_leases(self) -> None:
         rates = [host.clock.rate_ppm for host in self.wire.hosts.values()]
-        if max(rates) * LEASE_PARTS > min(rates) * SESSION_PARTS:
+        rest = Fraction(ELECTION_PARTS - 1, ELECTION_PARTS)  # of a session, after an election
+        if max(rates) * Fraction(LEASE_PARTS, SESSION_PARTS) > min(rates) * rest:
             self.leases_end.is_promised = False
         for host in self.wire.hosts.values():
             for partition, epoch in host.coordinators.answering():

@@ -368,7 +368,7 @@ class _Observed:
         self._host.cluster.applied(self._host, entry)
         return self._controller.apply(entry)
 
-    def snapshot(self) -> bytes:
+    def snapshot(self) -> bytes | None:
         return self._controller.snapshot()
 
     def restore(self, data: bytes) -> None:

@@ -158,8 +158,9 @@ MUTANTS = [
     ControlMutant(
         "a new controller does not restart the sessions",
         "controller/machine.py",
-        "        self._sessions.restart(\n            self.image, context.now_ms, context.next_offset, "
-        "self.config.refused_timeout_ms\n        )\n",
+        "        self._sessions.restart(\n            self.image,\n            context.now_ms,\n"
+        "            context.next_offset,\n            self.config.refused_timeout_ms,\n"
+        "            self.config.election_timeout_ms,\n        )\n",
         "",
         Runs(1, 16, "brokers", 3, "progress after healing"),
     ),
@@ -183,13 +184,6 @@ MUTANTS = [
         "    if version != _VERSION or identity != lock_identity:",
         "    if version != _VERSION:",
         Runs(1, 8, "brokers", 3, "one process per broker"),
-    ),
-    ControlMutant(
-        "a broker that is fenced early is taken for one without a lease",
-        "controller/brokers.py",
-        "            if image.is_active(broker_id) or now_ms < self._lease_ends_ms.get(broker_id, now_ms):",
-        "            if image.is_active(broker_id):",
-        Runs(6, 19, "brokers", 3, "leases end before their successors begin"),
     ),
     ControlMutant(
         "a change is written as two entries",
@@ -277,7 +271,7 @@ MUTANTS = [
         "broker/coordination/lease.py",
         "        if leader_epoch == FIRST_EPOCH or ",
         "        if True or ",
-        Runs(4, 1, "brokers", 3, "leases end before their successors begin"),
+        Runs(88, 1, "brokers", 3, "leases end before their successors begin"),
     ),
     ControlMutant(
         "a follower whose log ends in a conflict at the leader's snapshot is asked for ever",

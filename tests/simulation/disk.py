@@ -118,7 +118,7 @@ class SimFile:
         if taken:
             size_before = len(inode.content)
             inode.make(Write(inode.content, position, taken))
-            inode.modified_ms = disk.now_ms
+            inode.modified_ms = disk.wall_ms()
             disk.used_bytes += len(inode.content) - size_before
             disk.dirty[inode] = None
         if failure:
@@ -135,7 +135,7 @@ class SimFile:
         if growth > disk.room_bytes:
             raise _error(errno.ENOSPC)
         inode.make(Resize(inode.content, size))
-        inode.modified_ms = disk.now_ms
+        inode.modified_ms = disk.wall_ms()
         disk.used_bytes += growth
         disk.dirty[inode] = None
 
@@ -194,13 +194,20 @@ class SimDisk:
     a test can `fork` there and so see the disk at every boundary of one run.
     """
 
-    def __init__(self, seed: int = 0, *, capacity_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        capacity_bytes: int | None = None,
+        wall_ms: Callable[[], int] | None = None,
+    ) -> None:
         self._seed = seed
         self.chance = random.Random(seed)
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         self.operations = 0
-        self.now_ms = 0  # what files that are written now say of their age; a test moves it
+        self.now_ms = 0  # what files that are written now say of their age; a test moves it, or
+        self.wall_ms = wall_ms or (lambda: self.now_ms)  # there is a clock
         self.epoch = 0
         self.on_operation: Callable[[str, str], None] | None = None
         self.dirty: dict[Node, None] = {}
@@ -421,7 +428,7 @@ class SimDisk:
     def _create(self, directory: Directory, name: str, path: str) -> Inode:
         self._begin("create", path, mutates=True)
         inode = Inode()
-        inode.modified_ms = self.now_ms
+        inode.modified_ms = self.wall_ms()
         self._rename_in(directory, (name, inode))
         return inode
 

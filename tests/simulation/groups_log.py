@@ -62,6 +62,7 @@ class Copy:
     partition_id = 0
     key = f"{OFFSETS_TOPIC}-0"
     log_start_offset = 0
+    is_isolated = False
 
     def __init__(self, broker_id: int, appended: Callable[["Copy"], None]) -> None:
         self.broker_id = broker_id

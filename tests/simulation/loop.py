@@ -1,35 +1,56 @@
-"""A loop in virtual time: a heap of (time, sequence, callback).
+"""A loop in virtual time: a heap of (time, sequence, callback), and a queue of what is due now.
 
 Nothing runs but what was scheduled, and equal times run in the order they were asked for, so a run is a
-function of its seed.  Time is in whole microseconds and jumps from one event to the next.
+function of its seed.  Time is in whole microseconds and jumps from one event to the next.  What is asked for
+at the time it is due comes behind all that was asked for before, and needs no place in the heap.
 """
 
 import heapq
+from collections import deque
 from collections.abc import Callable
 from math import ceil
 
 
 class SimLoop:
-    __slots__ = ("_heap", "_sequence", "now_us")
+    __slots__ = ("_due", "_heap", "_sequence", "now_us")
 
     def __init__(self) -> None:
         self.now_us = 0
         self._heap: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
+        self._due: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._sequence = 0
 
     def call_at(self, time_us: int, callback: Callable[..., None], *arguments: object) -> None:
         """Runs `callback` at `time_us`, or now if that has passed."""
-        self._sequence += 1
-        heapq.heappush(self._heap, (max(time_us, self.now_us), self._sequence, callback, arguments))
+        if time_us <= self.now_us:
+            self._due.append((callback, arguments))
+        else:
+            self._sequence += 1
+            heapq.heappush(self._heap, (time_us, self._sequence, callback, arguments))
 
     def call_after(self, delay_us: int, callback: Callable[..., None], *arguments: object) -> None:
-        self.call_at(self.now_us + delay_us, callback, *arguments)
+        if delay_us <= 0:
+            self._due.append((callback, arguments))
+        else:
+            self._sequence += 1
+            heapq.heappush(self._heap, (self.now_us + delay_us, self._sequence, callback, arguments))
+
+    def take_back(self) -> bool:
+        """Takes back what was asked for last, if that is all that is due now: who asked does it at once."""
+        due, heap = self._due, self._heap
+        if len(due) != 1 or (heap and heap[0][0] <= self.now_us):
+            return False
+        due.pop()
+        return True
 
     def run_until(self, time_us: int) -> int:
         """Runs every event up to `time_us`, included; says how many there were."""
-        heap, count = self._heap, 0
-        while heap and heap[0][0] <= time_us:
-            self.now_us, _, callback, arguments = heapq.heappop(heap)
+        heap, due, count = self._heap, self._due, 0
+        while due or (heap and heap[0][0] <= time_us):
+            if due and not (heap and heap[0][0] <= self.now_us):
+                callback, arguments = due.popleft()
+            else:
+                self.now_us, _, callback, arguments = heapq.heappop(heap)
             callback(*arguments)
             count += 1
         self.now_us = time_us

@@ -1,13 +1,10 @@
 """A test of the tests: each bug, seeded into a copy of the source, is caught by the runs kept for it."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.mutants.harness import ROOT, TESTS_FAILED, Mutant, seed
+from tests.mutants.simulated import assert_caught_in_runs
 from tests.simulation.checkers.groups import GroupsChecker
 from tests.simulation.groups_cluster import GroupsCluster
 from tests.simulation.groups_mutants import MUTANTS, GroupsMutant
@@ -17,24 +14,17 @@ SECONDS = 30
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "_"))
 def test_the_bug_is_caught(mutant: GroupsMutant, tmp_path: Path) -> None:
-    home, runs = seed(Mutant(*mutant[:4], ""), tmp_path), mutant.caught_by
-    options = {
-        "kind": "groups", "seed": runs.first_seed, "runs": runs.seeds, "flavour": runs.flavour,
-        "seconds": SECONDS, "trace": 1,
-    }  # fmt: skip
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.simulation", *(f"--{name}={value}" for name, value in options.items())],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(home), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+    runs = mutant.caught_by
+    assert_caught_in_runs(
+        mutant[:4],
+        runs.breaks,
+        tmp_path,
+        kind="groups",
+        seed=runs.first_seed,
+        runs=runs.seeds,
+        flavour=runs.flavour,
+        seconds=SECONDS,
     )
-    assert ran.returncode == TESTS_FAILED, (
-        f"'{mutant.name}' was not caught\n{ran.stdout}\n{ran.stderr[-2000:]}"
-    )
-    assert f"InvariantError: {runs.breaks}: " in ran.stdout, ran.stdout
 
 
 def test_without_a_bug_the_same_runs_are_sound() -> None:

@@ -1,13 +1,11 @@
 """A test of the tests: each bug, seeded into a copy of the source, is caught by what is kept for it."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.mutants.harness import ROOT, TESTS_FAILED, Mutant, assert_caught, seed
+from tests.mutants.harness import Mutant, assert_caught
+from tests.mutants.simulated import assert_caught_in_runs
 from tests.simulation.checkers import Checker
 from tests.simulation.raft_cluster import RaftCluster
 from tests.simulation.raft_mutants import MUTANTS, RaftMutant, Seed
@@ -20,25 +18,16 @@ def test_the_bug_is_caught(mutant: RaftMutant, tmp_path: Path) -> None:
     if isinstance(mutant.caught_by, str):
         assert_caught(Mutant(*mutant[:4], mutant.caught_by), tmp_path)
         return
-    home = seed(Mutant(*mutant[:4], ""), tmp_path)
-    ran = _simulate(mutant.caught_by, home)
-    assert ran.returncode == TESTS_FAILED, (
-        f"'{mutant.name}' was not caught\n{ran.stdout}\n{ran.stderr[-2000:]}"
-    )
-    assert f"InvariantError: {mutant.caught_by.breaks}: " in ran.stdout, ran.stdout
-
-
-def _simulate(case: Seed, home: Path) -> "subprocess.CompletedProcess[str]":
-    options = {"seed": case.seed, "nodes": case.nodes, "seconds": SECONDS, "runs": 1, "trace": 1}
-    arguments = [f"--{name}={value}" for name, value in options.items()]
-    return subprocess.run(
-        [sys.executable, "-m", "tests.simulation", f"--flavour={case.flavour}", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(home), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+    case = mutant.caught_by
+    assert_caught_in_runs(
+        mutant[:4],
+        case.breaks,
+        tmp_path,
+        seed=case.seed,
+        runs=1,
+        flavour=case.flavour,
+        nodes=case.nodes,
+        seconds=SECONDS,
     )
 
 

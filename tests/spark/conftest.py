@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from distributedlog.spark.session.session import close, session
+from distributedlog.spark.session.session import QUICK_START, close, session
 from distributedlog.spark.topic_views import TOPICS_DATABASE, TOPICS_DATABASE_KEY
 from tests.spark.topics import Topics
 from tests.system.conftest import pytest_terminal_summary
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["pytest_terminal_summary"]
 
 CONFIG = {
+    **QUICK_START,
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
     "spark.sql.streaming.stopTimeout": "30s",

@@ -8,9 +8,10 @@ import sys
 from pyspark.sql.functions import col
 
 from distributedlog.spark import session
+from distributedlog.spark.session.session import QUICK_START
 
 ROWS_PER_BATCH = 400
-CONFIG = {"spark.driver.memory": "1g", "spark.python.authenticate.socketTimeout": "120s"}
+CONFIG = {**QUICK_START, "spark.driver.memory": "1g", "spark.python.authenticate.socketTimeout": "120s"}
 
 
 def main(bootstrap: str, topic: str, directory: str) -> None:

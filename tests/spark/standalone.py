@@ -35,6 +35,10 @@ class StandaloneCluster:
         return f"spark://{MASTER_HOST}:{self._port}"
 
     @property
+    def process_ids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
+    @property
     def master_log(self) -> str:
         return (self._directory / "master.log").read_text()
 

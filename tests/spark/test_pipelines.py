@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 300
 RUNS_WATCHED = 4
 WORKERS_BYTES_MORE_MAX = 32 * 1024 * 1024
+SOON_SECONDS = 40.0
 QUICK = ("--master", "local[2]", *(f"--conf={key}={value}" for key, value in QUICK_START.items()))
 FIRST: list[dict[str, object]] = [
     {"order": "A-1", "customer": "c-7", "country": "NO", "cents": 1999, "time": "2026-01-31T12:00:05Z"},
@@ -161,6 +162,11 @@ def test_a_new_project_works_at_once_and_a_second_run_continues(tmp_path: Path, 
     table = dlog("sql", "--pipeline", shop, query, "-b", topics.bootstrap, "-o", "json", cwd=tmp_path)
     assert [row["order"] for row in objects(table.stdout)] == ["A-1", "A-2", "A-5", "A-6"]
 
+    send(topics, "shop-orders", SECOND)
+    behind = objects(dlog("pipeline", "status", "-o", "json", cwd=shop).stdout)[0]
+    assert (told[0]["lag_seconds"], behind["lag"]) == (0, 1)
+    assert 0 < behind["lag_seconds"] < 600, "as long as the record has been waiting"
+
     picture = tmp_path / "lag.png"
     dlog("pipeline", "status", "--plot", picture, cwd=shop)
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -285,7 +291,9 @@ def test_wrong_usage_is_one_line_and_a_code(
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:1", "sparc://127.0.0.1:7077"])
 def test_a_master_that_is_none_or_does_not_answer_is_one_line_and_a_code(tmp_path: Path, master: str) -> None:
     (tmp_path / "spark-pipeline.yml").write_text(f"name: x\nstorage: file://{tmp_path}/.dlog/storage\n")
+    started = time.monotonic()
     told = dlog("pipeline", "run", "--master", master, cwd=tmp_path, expected=3)
+    assert time.monotonic() - started < SOON_SECONDS, "it took 63 s"
     assert "master of Spark" in told.stderr
     assert told.stderr.count("\n") == 1
     assert not os.path.exists(tmp_path / ".dlog" / "spark.log")
@@ -293,6 +301,8 @@ def test_a_master_that_is_none_or_does_not_answer_is_one_line_and_a_code(tmp_pat
 
 def test_without_a_cluster_it_is_said_before_spark_is_started(tmp_path: Path) -> None:
     dlog("pipeline", "init", "shop", "-b", "127.0.0.1:1", cwd=tmp_path)
+    started = time.monotonic()
     told = dlog("pipeline", "run", cwd=tmp_path / "shop", expected=3)
+    assert time.monotonic() - started < SOON_SECONDS, "it took 200 s"
     assert "dlog dev" in told.stderr
     assert not os.path.exists(tmp_path / "shop" / ".dlog" / "spark.log")

@@ -163,9 +163,9 @@ def test_only_the_driver_says_what_was_written_and_only_of_jobs_that_succeed(
         "case when id = 39 then raise_error('row 39 breaks') else cast(id as string) end as value"
     )
     with pytest.raises(PySparkException, match="row 39 breaks"):
-        write(bad, stage, topic=topic)
+        write(bad, stage, topic=topic, delivery="at-least-once")
     assert not [line for line in logged(spark) if topic in line and line.startswith("written")]
-    write(rows.selectExpr("cast(id as string) as value"), stage, topic=topic)
+    write(rows.selectExpr("cast(id as string) as value"), stage, topic=topic, delivery="at-least-once")
     assert [line for line in logged(spark) if line == f"written: 40 rows: {topic} {{0: 40}}"]
     assert set(values(stage, topic)) == {str(number) for number in range(40)}
 
@@ -198,8 +198,8 @@ def test_a_stream_whose_batch_failed_writes_it_again_and_loses_nothing(
         "case when offset = 49 then cast(raise_error('broken') as binary) else value end as value"
     )
     with pytest.raises(StreamingQueryException, match="broken"):
-        run(breaking, stage, tmp_path / "checkpoint", topic=target)
-    run(stream.select("value"), stage, tmp_path / "checkpoint", topic=target)
+        run(breaking, stage, tmp_path / "checkpoint", topic=target, delivery="at-least-once")
+    run(stream.select("value"), stage, tmp_path / "checkpoint", topic=target, delivery="at-least-once")
     found = values(stage, target)
     assert set(found) == {str(number) for number in range(50)}
     assert all(found.count(value) <= 2 for value in found)
@@ -221,7 +221,7 @@ def test_an_aggregate_is_written_in_complete_mode_and_through_foreach_batch_in_u
         with pytest.raises(StreamingQueryException, match="does not support Update mode"):
             run(rows, stage, tmp_path / "refused", mode, topic=target)
         query = (
-            rows.writeStream.foreachBatch(lambda part, _: write(part, stage, topic=target))
+            rows.writeStream.foreachBatch(lambda part, _: write(part, stage, topic=target, writeId="counts"))
             .outputMode(mode)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)

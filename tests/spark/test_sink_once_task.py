@@ -18,6 +18,7 @@ from distributedlog.spark.connections import close_connections
 from distributedlog.spark.sink import exactly_once
 from distributedlog.spark.sink.attempts import BATCH_PROPERTY, QUERY_PROPERTY
 from distributedlog.spark.sink.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter, WrittenOnce
+from distributedlog.spark.sink.waiting import THREAD_NAME
 from distributedlog.spark.sink.worker import KEPT
 from distributedlog.spark.sink.writer import batch_writer, stream_writer
 from tests.spark.sink_stage import Stage, stage
@@ -128,7 +129,8 @@ def test_a_batch_that_is_played_again_is_read_to_its_end_and_written_nowhere(
     tasks.begin("q-again", 1)
     writer, again = planned(broker, topic), iter([*rows("again"), *rows("and again")])
     told = writer.write(again)
-    assert (told, next(again, None)) == (WrittenOnce(is_skipped=True), None)
+    assert told.skipped is not None
+    assert (told, next(again, None)) == (WrittenOnce(skipped=told.skipped), None)
     driver(broker, topic).commit([told], 1)
     assert caplog.messages[-1] == "batch 1: skipped: it was committed before"
     assert seen(broker, topic, Isolation.READ_UNCOMMITTED) == ["0", "1"]
@@ -187,31 +189,126 @@ def test_a_batch_write_with_an_id_writes_once_and_one_without_as_often_as_it_is_
     assert seen(broker, topic) == ["none", "none", "other", "w"]
 
 
+def test_a_write_that_is_skipped_for_its_name_is_warned_of_and_one_of_a_query_that_comes_again_is_not(
+    broker: Stage, tasks: Tasks, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = broker.create("warned", PARTITIONS)
+
+    def write(*value: str, **more: str) -> None:
+        writer = planned_batch(broker, topic, **more)
+        writer.commit([writer.write(rows(*value))])
+
+    for more in ({"writeId": "warn"}, {"writeId": "warn-batch", "batchId": "3"}):
+        caplog.clear()
+        write("a", **more)
+        assert not [each for each in caplog.records if each.levelname == "WARNING"]
+        write("b", **more)
+        (warned,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+        assert warned.startswith("skipped: it was committed before")
+        assert f"writeId '{more['writeId']}'" in warned
+    write("next", writeId="warn-batch", batchId="4")
+    with pytest.raises(InvalidTransactionStateError, match="a new one, and another writeId"):
+        write("older", writeId="warn-batch", batchId="2")
+    tasks.begin("q-warned", 1)
+    caplog.clear()
+    for value in ("query", "again"):
+        write(value, writeId="w")
+    assert seen(broker, topic) == ["a", "a", "next", "query"]
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+
+
+def test_batches_larger_than_the_topic_takes_are_written_in_smaller_ones_under_the_same_lease(
+    broker: Stage, tasks: Tasks
+) -> None:
+    topic = broker.create("small", PARTITIONS, max_message_bytes="4000")
+    values = [f"{number:03d}".ljust(1_000, ".") for number in range(200)]
+    for batch_id in range(2):
+        tasks.begin("q-small", batch_id)
+        told = planned(broker, topic, **{"kafka.batch.size": "15000"}).write(rows(*values))
+        driver(broker, topic).commit([told], batch_id)
+    assert seen(broker, topic) == sorted(values * 2)
+
+
+def test_a_stream_takes_no_batch_id(broker: Stage) -> None:
+    with pytest.raises(ConfigError, match="batchId is for batch writes"):
+        planned(broker, "none", writeId="w", batchId="1")
+
+
+class Heartbeats:
+    """Those that were answered, of any query; they come quickly."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent: list[tuple[str, int, int]] = []
+        self._more = threading.Condition()
+        plain = Sink.heartbeat
+
+        async def counted(sink: Sink, token: int, batch_id: int, **patience: int) -> None:
+            await plain(sink, token, batch_id, **patience)
+            with self._more:
+                self.sent.append((sink.query_id, token, batch_id))
+                self._more.notify_all()
+
+        monkeypatch.setattr(Sink, "heartbeat", counted)
+        monkeypatch.setattr(sinks, "HEARTBEATS_IN_TIMEOUT", 10_000)
+
+    def wait_for(self, count: int) -> None:
+        with self._more:
+            assert self._more.wait_for(lambda: len(self.sent) >= count, LIMIT_S)
+
+
+@pytest.fixture
+def heartbeats(monkeypatch: pytest.MonkeyPatch) -> Heartbeats:
+    return Heartbeats(monkeypatch)
+
+
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_heartbeats_are_sent_before_a_first_row_and_not_after_the_task(
+    broker: Stage, tasks: Tasks, heartbeats: Heartbeats, has_rows: bool
+) -> None:
+    query_id = f"q-waiting-{has_rows}"
+
+    def late() -> Iterator[pa.RecordBatch]:
+        heartbeats.wait_for(3)
+        yield from rows("a") if has_rows else rows()
+
+    topic = broker.create(f"waiting-{has_rows}", PARTITIONS)
+    tasks.begin(query_id, 4)
+    writer = planned(broker, topic)
+    told = writer.write(late())
+    assert set(heartbeats.sent) == {(query_id, writer._token, 4)}
+    assert not [each for each in threading.enumerate() if each.name == THREAD_NAME]
+    driver(broker, topic).commit([told], 4)
+    assert seen(broker, topic) == (["a"] if has_rows else [])
+
+
+def test_a_task_without_a_first_row_whose_input_fails_sends_no_more_heartbeats(
+    broker: Stage, tasks: Tasks, heartbeats: Heartbeats
+) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        heartbeats.wait_for(1)
+        yield from rows()
+        raise ValueError("broken")
+
+    tasks.begin("q-broken", 4)
+    with pytest.raises(ValueError, match="broken"):
+        planned(broker, broker.create("broken", PARTITIONS)).write(broken())
+    assert not [each for each in threading.enumerate() if each.name == THREAD_NAME]
+
+
 def test_heartbeats_are_sent_while_a_task_waits_for_rows_and_not_after_it(
-    broker: Stage, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+    broker: Stage, tasks: Tasks, heartbeats: Heartbeats
 ) -> None:
     topic = broker.create("beating", PARTITIONS)
-    enough, sent = threading.Event(), []
-    plain = Sink.heartbeat
-
-    async def counted(self: Sink, token: int, batch_id: int) -> None:
-        await plain(self, token, batch_id)
-        sent.append((token, batch_id))
-        if len(sent) >= 3:
-            enough.set()
-
-    monkeypatch.setattr(Sink, "heartbeat", counted)
-    monkeypatch.setattr(sinks, "HEARTBEATS_IN_TIMEOUT", 10_000)
 
     def slow() -> Iterator[pa.RecordBatch]:
         yield from rows("a")
-        assert enough.wait(LIMIT_S)
+        heartbeats.wait_for(len(heartbeats.sent) + 3)
         yield from rows("b")
 
     tasks.begin("q-beating", 4)
     writer = planned(broker, topic)
     told = writer.write(slow())
-    assert set(sent) == {(writer._token, 4)}
+    assert set(heartbeats.sent) == {("q-beating", writer._token, 4)}
     (kept,) = [each for options, each in KEPT._idle.items() if options == writer._options]
     assert kept._beating is None
     driver(broker, topic).commit([told], 4)
@@ -247,5 +344,7 @@ def test_brokers_without_such_sinks_are_said_to_be_and_what_to_choose(
     ):
         planned(broker, topic, **{"kafka.client.id": "nobody-knows-it"})
     told = broker.options(topic=topic, **{"kafka.client.id": "nobody-knows-it"})
-    batch_writer(told, SCHEMA, False).write(rows("at least once"))
+    with pytest.raises(ConfigError, match="choose delivery=at-least-once"):
+        batch_writer(told, SCHEMA, False)  # never silently
+    batch_writer(told | {"delivery": "at-least-once"}, SCHEMA, False).write(rows("at least once"))
     assert seen(broker, topic, Isolation.READ_UNCOMMITTED) == ["at least once"]

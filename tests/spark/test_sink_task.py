@@ -31,6 +31,7 @@ from distributedlog.spark.sink.writer import (
 from tests.spark.sink_stage import Stage, stage
 from tests.system.server_process import free_port
 
+AT_LEAST_ONCE = {"delivery": "at-least-once"}
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -42,9 +43,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def writer(options: dict[str, str], ddl: str) -> DlogWriter:
-    """Returns a writer as it arrives in a task: pickled."""
+    """Returns a writer that delivers at least once as it arrives in a task: pickled."""
     columns = [part.split() for part in ddl.split(";")]
-    made = batch_writer(options, _schema(columns), False)
+    made = batch_writer(options | AT_LEAST_ONCE, _schema(columns), False)
     return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]
 
 
@@ -263,13 +264,13 @@ def test_a_cancelled_task_tells_of_less_than_it_was_given_and_nobody_has_committ
 
 
 def test_a_stream_says_what_each_micro_batch_wrote(caplog: pytest.LogCaptureFixture) -> None:
-    told = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+    told = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"} | AT_LEAST_ONCE
     here = stream_writer(told, _schema([["value", "string"]]), overwrite=True)
     here.commit([Written({"t": {0: 2}}), None, Written({"t": {0: 1, 1: 4}})], 7)
     here.abort([None], 8)
     assert caplog.messages == [
         "batch 7: written: 7 rows: t {0: 3, 1: 4}",
-        "batch 8: not all was written; what was stays: at least 0 rows",
+        "batch 8: not all was written; what was stays: how much, no task has told",
     ]
 
 
@@ -397,7 +398,7 @@ def test_a_broker_that_is_killed_and_comes_back_has_every_row_once(tmp_path: Pat
 
 
 def test_a_writer_is_the_same_after_its_journey() -> None:
-    told = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+    told = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"} | AT_LEAST_ONCE
     here = writer(told, "value string")
     made = batch_writer(told, _schema([["value", "string"]]), False)
     assert isinstance(made, DlogWriter)

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from distributedlog.model.errors import ConfigError
 from distributedlog.spark import replanned
 from distributedlog.spark.datasource import FORMAT
+from distributedlog.spark.source.replanning import FILTER_PUSHDOWN
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -207,6 +208,27 @@ def test_a_view_in_sql_reads_a_topic(spark: "SparkSession", topics: Topics) -> N
         f" ('kafka.bootstrap.servers' '{topics.bootstrap}', 'subscribe' '{name}')"
     )
     assert spark.sql("SELECT count(*) AS n FROM viewed WHERE CAST(value AS STRING) > '0'").first() == (2,)
+
+
+def test_a_session_that_pushes_no_filters_reads_all_the_same(spark: "SparkSession", topics: Topics) -> None:
+    """Spark refuses a source with `pushFilters` unless it is told to push them."""
+    name = topics.create("unpushed")
+    topics.produce(name, numbered(3))
+    pushes = spark.conf.get(FILTER_PUSHDOWN) or "false"
+    spark.conf.set(FILTER_PUSHDOWN, "false")
+    try:
+        assert read(spark, topics, subscribe=name).where("offset > 0").count() == 2
+    finally:
+        spark.conf.set(FILTER_PUSHDOWN, pushes)
+
+
+def test_a_table_is_refused_because_spark_would_drop_its_options(
+    spark: "SparkSession", topics: Topics
+) -> None:
+    where = f"'kafka.bootstrap.servers' '{topics.bootstrap}', 'subscribe' '{topics.create('dropped')}'"
+    with pytest.raises(PySparkException, match="write CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE dropped USING dlog OPTIONS ({where})")
+    assert not spark.catalog.tableExists("dropped")
 
 
 def test_a_read_is_planned_once_unless_it_is_replanned(spark: "SparkSession", topics: Topics) -> None:

@@ -49,7 +49,8 @@ def options(settings: Mapping[str, object]) -> list[str]:
 
 
 class ServerProcess:
-    """A context manager: serves when it is entered, is killed at the end if it has not stopped."""
+    """A context manager: serves when it is entered, is killed at the end if it has not stopped.  If it is the
+    only voter of a cluster with a name, its first start founds that."""
 
     program: tuple[str, ...] = START
 
@@ -67,6 +68,8 @@ class ServerProcess:
         self.facts: dict[str, Any] = {}
         self._waits = waits
         self._pipe: int | None = None
+        self.is_new = True
+        """Whether it may found its cluster when it starts: earlier versions do so without being told."""
         self.process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -76,9 +79,11 @@ class ServerProcess:
 
     def start(self) -> None:
         reading, writing = os.pipe()
+        new = ("--new-cluster",) if self.is_new and self.program == START else ()
+        self.is_new = False
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(
-                [*self.program, f"--ready-fd={writing}", *options(self.settings)],
+                [*self.program, *new, f"--ready-fd={writing}", *options(self.settings)],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -67,12 +67,13 @@ def test_what_the_readme_says_of_a_broker_works_as_pasted(tmp_path: Path) -> Non
         assert cluster.stop() == 0
 
 
-def test_what_the_page_on_the_client_shows_works_as_pasted(tmp_path: Path) -> None:
-    """Its programs one after the other, and its tests in a pytest of their own; they are sound in their
+def test_what_the_pages_on_the_client_show_works_as_pasted(tmp_path: Path) -> None:
+    """Their programs one after the other, and their tests in a pytest of their own; they are sound in their
     types."""
-    page = (ROOT / "docs" / "client.md").read_text()
-    programs, tests = WITH_BROKER.findall(page), PYTEST_BLOCK.findall(page)
-    assert len(programs) >= 8
+    pages = [(ROOT / "docs" / name).read_text() for name in ("client.md", "patterns.md")]
+    programs = [block for page in pages for block in WITH_BROKER.findall(page)]
+    tests = [block for page in pages for block in PYTEST_BLOCK.findall(page)]
+    assert len(programs) >= 12
     assert len(tests) == 1
     names = []
     for number, block in enumerate(programs):

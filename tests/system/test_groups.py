@@ -61,7 +61,7 @@ def test_a_cooperative_group_goes_on_while_members_come_go_and_are_killed(tmp_pa
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", ["grouping_python", "grouping"])
+@pytest.mark.parametrize("first", ["grouping_python", "grouping", "grouping_own"])
 def test_a_coordinator_that_is_killed_forgets_nothing(tmp_path: Path, first: str) -> None:
     settings = {**SETTINGS, "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}"}
     with ServerProcess(tmp_path / "node", settings) as node:

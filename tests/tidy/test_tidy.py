@@ -196,13 +196,13 @@ def test_every_seeded_bug_has_its_place_in_the_source_and_tests_that_are_there()
 
 
 def test_every_bug_seeded_into_simulations_has_its_place_in_the_source() -> None:
-    modules = sorted((ROOT / "tests" / "simulation").glob("*_mutants.py"))
-    seeded = [
-        mutant
-        for module in modules
+    modules = [
+        ".".join(module.relative_to(ROOT).with_suffix("").parts)
+        for module in sorted((ROOT / "tests" / "simulation").rglob("*mutants.py"))
         if not module.name.startswith("test_")
-        for mutant in importlib.import_module(f"tests.simulation.{module.stem}").MUTANTS
     ]
+    assert "tests.simulation.brokers.mutants" in modules
+    seeded = [mutant for module in modules for mutant in importlib.import_module(module).MUTANTS]
     assert seeded
     assert not [mutant.name for mutant in seeded if _text(PACKAGE / mutant.file).count(mutant.old) != 1]
 

@@ -1,7 +1,7 @@
 """Everything of a node that runs on the control loop, put together.
 
     voter     Raft driver + controller driver -> replica        gRPC: raft, controller, watch of the metadata
-    broker    watcher of a voter's metadata   -> replica        (only if it is no voter itself)
+    broker    watcher of a voter's metadata   -> replica        (only if no leader of Raft sends it entries)
     broker    forwarder, lifecycle in the cluster
 
 What it reports to the rest of the node goes through `ControlEvents`, called on this loop; what is asked of it
@@ -11,7 +11,7 @@ timeout.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from distributedlog.broker.cluster.control_refusals import ControlRefusals
@@ -20,7 +20,9 @@ from distributedlog.broker.cluster.forwarding import ControllerForwarder
 from distributedlog.broker.cluster.lease_grant import LeaseGrant
 from distributedlog.broker.cluster.lifecycle import NO_EPOCH, BrokerLifecycle, LifecycleState, LifecycleTimes
 from distributedlog.broker.cluster.metadata import MetadataReplica
+from distributedlog.broker.cluster.own_registration import OwnRegistration
 from distributedlog.broker.cluster.port_watch import PortWatch, SilentBroker, Tried
+from distributedlog.broker.cluster.quorum_addresses import Address, QuorumAddresses
 from distributedlog.broker.cluster.raft_driver import RaftDriver
 from distributedlog.broker.coordination.controller_driver import ControllerDriver
 from distributedlog.broker.loops import LoopScheduler
@@ -38,11 +40,16 @@ from distributedlog.controller.features import (
     GROUP_LEVEL_CONSUMER,
     TRANSACTION_LEVEL_EPOCHS,
 )
-from distributedlog.controller.image import Endpoint, MetadataImage, SupportedLevels
+from distributedlog.controller.image import (
+    ControllerRegistration,
+    Endpoint,
+    MetadataImage,
+    SupportedLevels,
+)
 from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.controller.requests import RegisterBrokerRequest, Request, Response
 from distributedlog.controller.sessions.log_ends import ReplicaLogEnd
-from distributedlog.data_directory.identity import Identity
+from distributedlog.data_directory.identity import Identity, founding_incarnation
 from distributedlog.data_directory.raft_storage import LogRaftStorage
 from distributedlog.model.cluster_secret import ClusterSecrets
 from distributedlog.model.config import SECOND_MS
@@ -63,6 +70,8 @@ SNAPSHOT_INTERVAL_ENTRIES: Final = 20_000
 HAND_OVER_SECONDS: Final = 1.0
 STOP_GRACE_SECONDS: Final = 0.2
 STATUS_INTERVAL_MS: Final = 200
+FOLLOW_AFTER_TIMEOUTS: Final = 4
+"""A controller that hears no leader for so many election timeouts watches the metadata as brokers do."""
 ROLE_WORDS: Final = {
     Role.LEADER: "leader",
     Role.CANDIDATE: "candidate",
@@ -131,16 +140,21 @@ class ControlPlane:
         self._executor = SystemExecutor(threads=1)
         self._transport: GrpcTransport | None = None
         self._watcher: MetadataWatcher | None = None
+        self._addresses: QuorumAddresses | None = None
+        self._registration: OwnRegistration | None = None
+        self._stopping_watchers: set[asyncio.Task[None]] = set()
         self._ports: PortWatch | None = None
         self._tries: set[asyncio.Task[bool]] = set()
         self._not_leading: asyncio.Event | None = None
         self._leader_id: int | None = None
+        self._is_stopping = False
         self._elections = 0
         self._term_campaigned = 0
 
     def _is_member(self, node_id: int) -> bool:
         voters = (voter.node_id for voter in self.settings.controller_quorum_voters)
-        return node_id in voters or node_id in self.replica.image.brokers
+        image = self.replica.image
+        return node_id in voters or node_id in image.brokers or node_id in image.controllers
 
     # --- starting ------------------------------------------------------------------------------
 
@@ -150,18 +164,22 @@ class ControlPlane:
         self._scheduler = LoopScheduler(loop, self._clock)
         self._not_leading = asyncio.Event()
         self.probe = LagProbe(self._data_loop, self._clock, self._scheduler)
-        peers = {
-            voter.node_id: (voter.host, voter.port)
-            for voter in settings.controller_quorum_voters
-            if voter.node_id != settings.node_id
-        }
+        self._addresses = QuorumAddresses(
+            settings.node_id,
+            settings.controller_quorum_voters,
+            self._files,
+            settings.metadata_dir,
+            self._executor,
+            self._take_addresses,
+        )
+        peers = self._addresses.others
         self.replica.on_publish(self._events.image)
         if settings.is_controller:
             self._start_controller(peers)
         self.channels = ControllerChannelPool(self._credentials, peers, randomness=self._randomness)
         self._forwarder = ControllerForwarder(
             settings.node_id,
-            [voter.node_id for voter in settings.controller_quorum_voters],
+            self._controllers_in(peers),
             self.channels,
             self.controller,
             self.replica,
@@ -178,16 +196,71 @@ class ControlPlane:
             refused=self._refusals.refuse,
         )
         port = await self.server.start(settings.control_listener.host, settings.control_listener.port)
-        if not settings.is_controller:
+        own_address = settings.control_listener._replace(port=port)
+        if self.raft is not None:
+            self._registration = self._make_registration(self.raft, own_address)
+            self.replica.on_publish(self._registration.take_image)
+        self.replica.on_publish(self._addresses.take_image)
+        self.replica.on_publish(self._note_leader_of)
+        self._report_status()
+        return str(own_address)
+
+    def _make_registration(self, raft: RaftDriver, listening: Address) -> OwnRegistration:
+        settings = self.settings
+        named = {voter.node_id: (voter.host, voter.port) for voter in settings.controller_quorum_voters}
+        host, port = named.get(settings.node_id, listening)
+        own = ControllerRegistration(
+            settings.node_id,
+            self.identity.directory_id,
+            raft.node.core.incarnation,
+            host,
+            port or listening[1],
+        )
+        return OwnRegistration(own, self.forwarder, clock=self._clock, scheduler=self._scheduler)
+
+    def _controllers_in(self, others: Mapping[int, Address]) -> list[int]:
+        """Returns whom to ask for the active controller: all that may be it."""
+        return sorted({*others, self.settings.node_id} if self.settings.is_controller else others)
+
+    def _take_addresses(self, others: Mapping[int, Address]) -> None:
+        """Reaches the other controllers where they are now."""
+        if self._transport is not None:
+            _replace(self._transport.peers, others)
+        if self.channels is not None:
+            _replace(self.channels.peers, others)
+        self.forwarder.voters = self._controllers_in(others)
+
+    def _note_leader_of(self, image: MetadataImage) -> None:
+        if self._watcher is not None:
+            self._leader_is(image.controller_id)
+
+    def _feed(self) -> None:
+        """Watches the metadata as long as consensus brings none: on a node that has no part in it, that has
+        none yet, or no more, or that does not hear its leader."""
+        if self.raft is not None and self._follows_raft(self.raft):
+            watcher, self._watcher = self._watcher, None
+            if watcher is not None:
+                task = asyncio.get_running_loop().create_task(watcher.stop())
+                self._stopping_watchers.add(task)
+                task.add_done_callback(self._stopping_watchers.discard)
+                self._leader_is(self.raft.node.core.leader_id)
+        elif self._watcher is None and self.channels is not None and self.channels.peers:
             from distributedlog.control.watcher import MetadataWatcher
 
-            self.replica.on_publish(lambda image: self._leader_is(image.controller_id))
             self._watcher = MetadataWatcher(
                 self.channels, self.replica, on_batch=self.replica.publish, failed=self._events.failed
             )
-            self._watcher.start()
-        self._report_status()
-        return str(settings.control_listener._replace(port=port))
+            self._watcher.start(self.replica.image.offset + 1)
+
+    def _follows_raft(self, raft: RaftDriver) -> bool:
+        core = raft.node.core
+        if core.role is Role.LEADER:
+            return True
+        silence_ms = self._clock.monotonic_ms() - core.leader_heard_ms
+        is_heard = (
+            core.leader_id is not None or core.is_voter
+        )  # a voter that starts waits for its first leader
+        return is_heard and silence_ms < FOLLOW_AFTER_TIMEOUTS * self.settings.quorum_election_timeout_ms
 
     def settle(self) -> None:
         """Imports what the start did not wait for, a piece at a time."""
@@ -224,9 +297,10 @@ class ControlPlane:
             snapshot_interval_entries=SNAPSHOT_INTERVAL_ENTRIES,
             failed=self._events.failed,
             progressed=self._progressed,
-            is_known_voter=peers.__contains__,
+            is_known_voter=self._transport.peers.__contains__,
             contents=self.controller,
             refused=self._refusals.refuse_message,
+            founding_incarnation=founding_incarnation(self.identity.directory_id),
         )
         self.controller.attach(self.raft)
 
@@ -257,7 +331,8 @@ class ControlPlane:
                 self._elections += 1
             if self._not_leading is not None and role is not Role.LEADER:
                 self._not_leading.set()
-            self._leader_is(self.raft.node.core.leader_id)
+            if self._watcher is None:
+                self._leader_is(self.raft.node.core.leader_id)
 
     def _follow_another(self) -> None:
         """Watches another voter: what is committed does not come here, so this one may be partitioned
@@ -308,6 +383,7 @@ class ControlPlane:
                 previous_broker_epoch=self.identity.clean_epoch if was_clean else NO_EPOCH,
                 predecessors=predecessors,
                 synced_broker_epoch=synced_epoch,
+                host=settings.host,
             ),
             self.forwarder,
             LifecycleTimes(
@@ -324,12 +400,13 @@ class ControlPlane:
             faults_taken=self._events.faults_taken,
             granted=self._events.lease,
         )
-        self.replica.on_publish(self._take_session_timeout)
+        self.replica.on_publish(self._take_image)
         self.lifecycle.start()
 
-    def _take_session_timeout(self, image: MetadataImage) -> None:
+    def _take_image(self, image: MetadataImage) -> None:
         if self.lifecycle is not None:
             self.lifecycle.take_session_timeout(session_timeout_ms(image), data_loop_lag_ms_max(image))
+            self.lifecycle.tell_host(image)
 
     def _state_changed(self, state: LifecycleState) -> None:
         self._events.state(state, self.broker_epoch)
@@ -382,7 +459,10 @@ class ControlPlane:
         )
 
     def _report_status(self) -> None:
-        """Reports the status for metrics, now and every `STATUS_INTERVAL_MS`."""
+        """Reports the status for metrics, now and every `STATUS_INTERVAL_MS`; looks who feeds the replica."""
+        if self._is_stopping:
+            return
+        self._feed()
         status = self.status()
         lag_s = 0.0 if self.probe is None else self.probe.lag_ms() / 1000
         self._events.status(status, lag_s)
@@ -405,6 +485,9 @@ class ControlPlane:
 
     async def stop(self) -> None:
         """Takes part no more.  Safe to call whatever has been started."""
+        self._is_stopping = True
+        if self._registration is not None:
+            self._registration.stop()
         if self.lifecycle is not None:
             self.lifecycle.stop()
         if self.probe is not None:
@@ -416,6 +499,7 @@ class ControlPlane:
         await self._hand_over_quorum()
         if self._watcher is not None:
             await self._watcher.stop()
+        await asyncio.gather(*self._stopping_watchers, return_exceptions=True)
         if self._forwarder is not None:
             self._forwarder.close()
         if self.raft is not None:
@@ -445,6 +529,12 @@ class ControlPlane:
             return
 
 
+def _replace(peers: dict[int, Address], now: Mapping[int, Address]) -> None:
+    for gone in peers.keys() - now.keys():
+        del peers[gone]
+    peers.update(now)
+
+
 def controller_config(settings: NodeSettings, identity: Identity) -> ControllerConfig:
     return ControllerConfig(
         controller_id=settings.node_id,
@@ -454,6 +544,7 @@ def controller_config(settings: NodeSettings, identity: Identity) -> ControllerC
         cluster_settings=settings.cluster_settings,
         # Who stores partitions is not known yet; usually it is the voters, or more than they are.
         brokers_expected=len(settings.controller_quorum_voters),
-        refused_timeout_ms=settings.broker_refused_timeout_ms,
+        refused_timeout_ms=max(settings.broker_refused_timeout_ms, 2 * settings.broker_heartbeat_interval_ms),
+        election_timeout_ms=settings.quorum_election_timeout_ms,
         leader_balance_interval_ms=settings.leader_balance_interval_s * SECOND_MS,
     )

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from distributedlog.broker.bridge import ControllerBridge, MetadataView
+from distributedlog.broker.cluster.isolation import Isolation
 from distributedlog.broker.cluster.lease_grant import LeaseGrant
 from distributedlog.broker.coordination.late_coordinators import LateCoordinators
 from distributedlog.broker.coordination.late_transactions import LateTransactions
@@ -42,6 +43,7 @@ from distributedlog.broker.observability.metrics import (
 from distributedlog.broker.peers.authentication import SecretHolder
 from distributedlog.broker.peers.late_verifier import LateVerifier
 from distributedlog.broker.quotas.client_quotas import ClientQuotas
+from distributedlog.broker.quotas.replication_quotas import ReplicationQuotas
 from distributedlog.broker.replicas.delayed import Purgatory
 from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
 from distributedlog.broker.replicas.healing import Healing, SegmentReader
@@ -53,6 +55,7 @@ from distributedlog.broker.replicas.replication_metrics import ReplicationMetric
 from distributedlog.broker.replicas.scrub import Scrub
 from distributedlog.broker.replicas.step_queue import StepQueue
 from distributedlog.broker.services import Services
+from distributedlog.controller.cluster_settings import session_timeout_ms
 from distributedlog.controller.image import Endpoint, MetadataImage
 from distributedlog.controller.persistent_map import changes
 from distributedlog.controller.requests import UNKNOWN_EPOCH, AllocateProducerIdsRequest, ProducerIdBlock
@@ -60,12 +63,13 @@ from distributedlog.model.cluster_secret import ClusterSecrets
 from distributedlog.model.errors import BrokerUnreachableError
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.disk import Disk
-from distributedlog.ports.executor import Executor
+from distributedlog.ports.executor import Executor, run_side_by_side
 from distributedlog.ports.randomness import Randomness
 from distributedlog.ports.round_executor import RoundPool
 from distributedlog.settings.addresses import WILDCARDS
 from distributedlog.settings.addresses import Endpoint as Address
 from distributedlog.settings.node_settings import NodeSettings
+from distributedlog.storage.syncs.opening import run_in_turn
 
 if TYPE_CHECKING:
     from distributedlog.broker.coordination.coordinators import GroupCoordinators
@@ -128,6 +132,8 @@ class DataPlane:
         self._transactions: LateTransactions | None = None
         self._lease: CoordinatorLease | None = None
         self._quotas = ClientQuotas()
+        self._isolation = Isolation(clock, self._scheduler, self._set_heard)
+        self._replication_quotas = ReplicationQuotas(settings)
         self._secrets = secrets
         self._fetchers: ReplicaFetcherManager | None = None
         self._isr_changes: IsrChanges | None = None
@@ -144,6 +150,7 @@ class DataPlane:
             executor=PostingExecutor(self._executor, self._scheduler),
             maker=PostingExecutor(self._executor, self._scheduler),
             syncer=self._syncer,
+            run_all=partial(run_side_by_side, threads=sync_threads) if sync_threads else run_in_turn,
             on_failure=failed,
         )
         self._healing, self._scrub = self._make_healing(disk)
@@ -152,6 +159,7 @@ class DataPlane:
         metrics.add_source(self.partitions.maintenance.families)
         metrics.add_source(self.partitions.faults.families)
         metrics.add_source(self._quotas.families)
+        metrics.add_source(lambda: self._replication_quotas.families(clock.monotonic_ms()))
 
     def _make_healing(self, disk: Disk) -> tuple[Healing, Scrub]:
         settings, clock, scheduler = self._settings, self._clock, self._scheduler
@@ -232,12 +240,14 @@ class DataPlane:
             fetch_sessions=FetchSessionCache(
                 settings.fetch_session_slots_max, randomness=self._randomness, idle=purgatory.idle
             ),
+            replication_quotas=self._replication_quotas,
             producer_ids=self._producer_ids,
             groups=self._groups,
             transactions=self._transactions,
             transaction_verifier=self._verifier,
             metrics=self._metrics,
             secret_holder=holder,
+            isolation=self._isolation,
         )
         self._local_requests = LocalRequests(services, HANDLERS, broker_epoch)
         return self._bind_server(services, executor)
@@ -282,6 +292,7 @@ class DataPlane:
             scheduler=self._scheduler,
             limits=limits,
             lower_checkpoints=self.partitions.maintenance.lower,
+            quota=self._replication_quotas.follower,
         )
         self._isr_changes = IsrChanges(
             settings.node_id,
@@ -459,16 +470,29 @@ class DataPlane:
         self.partitions.apply_image(image)
         if old.quotas is not image.quotas:
             self._quotas.follow({entity: dict(each.items()) for entity, each in image.quotas.items()})
+        if self._replication_quotas.follow(old, image) and self._fetchers is not None:
+            self._fetchers.throttles_changed()
         if old.topic_ids is not image.topic_ids:
             removed = [each.key for each in changes(old.topic_ids, image.topic_ids) if each.new is None]
             for name in removed:
                 self._metrics.forget_topic(name)
             if removed and self._groups is not None:
                 self._groups.topics_removed(removed)
+        if old.brokers is not image.brokers and self._transactions is not None:
+            self._transactions.brokers_changed()
         if self._lease is not None:
             self._lease.note_applied(image.offset)
 
+    def _set_heard(self, heard: frozenset[int] | None) -> bool:
+        """Returns whether any partition is isolated by it."""
+        for partition in self.partitions:
+            partition.set_heard(heard)
+        return any(partition.is_isolated for partition in self.partitions)
+
     def take_lease(self, grant: LeaseGrant) -> None:
+        if self._services is not None:
+            timeout_ms = session_timeout_ms(self._services.metadata.image)
+            self._isolation.take_lease(grant.end_ms, timeout_ms)
         if self._lease is not None:
             self._lease.take(grant)
 

@@ -70,6 +70,7 @@ class Node:
         *,
         disk: Disk | None = None,
         clock: Clock | None = None,
+        is_new_cluster: bool = False,
     ) -> None:
         self.settings = settings
         self._loop = loop
@@ -77,7 +78,13 @@ class Node:
         self._disk: Disk = disk or SystemDisk()
         self._randomness = SystemRandomness()
         self._files = Files(self._disk, open_files_max=METADATA_FILES_MAX)
-        self._identity = load_identity(self._files, settings, clock=self._clock, randomness=self._randomness)
+        self._identity = load_identity(
+            self._files,
+            settings,
+            clock=self._clock,
+            randomness=self._randomness,
+            is_new_cluster=is_new_cluster,
+        )
         _make_private(settings.data_dir)
         self._metrics = BrokerMetrics()
         self._view = MetadataView()
@@ -344,15 +351,17 @@ def run_node(
     on_ready: Callable[[ReadyReport], None],
     disk: Disk | None = None,
     clock: Clock | None = None,
+    is_new_cluster: bool = False,
 ) -> int:
     """Runs a node until it is told to stop; its exit code.  What is wrong before it serves is raised.
 
-    The disk and the clock are the operating system's unless others are given.
+    The disk and the clock are the operating system's unless others are given.  `is_new_cluster`: the node may
+    found the cluster that its settings name.
     """
 
     async def main() -> int:
         loop = asyncio.get_running_loop()
-        node = Node(settings, loop, disk=disk, clock=clock)
+        node = Node(settings, loop, disk=disk, clock=clock, is_new_cluster=is_new_cluster)
         signals = 0
 
         def stop_requested() -> None:

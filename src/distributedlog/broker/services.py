@@ -4,7 +4,7 @@ Everything in it belongs to the data loop, and is used from no other thread.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from distributedlog.broker.coordination.transaction_coordinators import TransactionCoordinator
     from distributedlog.broker.peers.authentication import SecretHolder
     from distributedlog.broker.peers.transaction_verifier import Answered, Question
+    from distributedlog.broker.quotas.replication_quotas import ReplicationQuotas
     from distributedlog.broker.replicas.delayed import Purgatory
     from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
     from distributedlog.broker.replicas.partitions import PartitionSet
@@ -110,6 +111,26 @@ class TrafficMetrics(Protocol):
     def peer_refused(self) -> None: ...
 
 
+class Isolation(Protocol):
+    """Whether others may lead what this broker leads (`cluster.isolation`)."""
+
+    @property
+    def is_isolated(self) -> bool: ...
+
+    def note_fetch(self, broker_id: int) -> None:
+        """Notes a fetch by another broker."""
+        ...
+
+
+class Heard:
+    """The isolation of a broker that never is."""
+
+    is_isolated = False
+
+    def note_fetch(self, broker_id: int) -> None:
+        """It makes no difference."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Services:
     """What a handler may use."""
@@ -125,6 +146,7 @@ class Services:
     preparations: "StepQueue"
     """Batches prepared to be appended."""
     fetch_sessions: "FetchSessionCache"
+    replication_quotas: "ReplicationQuotas"
     producer_ids: "ProducerIds"
     groups: Groups
     transactions: Transactions
@@ -132,3 +154,4 @@ class Services:
     metrics: TrafficMetrics
     secret_holder: "SecretHolder"
     """What this broker proves to others with, and verifies by."""
+    isolation: Isolation = field(default_factory=Heard)

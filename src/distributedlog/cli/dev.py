@@ -62,6 +62,8 @@ OURS: Final = (
 )
 """Settings that `dlog dev` decides."""
 RACK: Final = "broker.rack"
+PROXIED: Final = "proxied"
+"""No setting of a node: what `--proxied` says, until each node's listeners are made of it."""
 FORMAT_SECONDS_MAX: Final = 60
 DRAIN_MS: Final = 2_000
 """All stop together here, so those that stop last have nobody to hand over to, and wait for nothing."""
@@ -100,6 +102,12 @@ STOP_SLACK_SECONDS: Final = 15.0
     metavar="A,B,…",
     help="Racks in which the brokers stand, in turn; consumers name one by client.rack.",
 )
+@click.option(
+    "--proxied",
+    metavar="P:L,…",
+    hidden=True,
+    help="Clients are told ports P; the brokers listen at L for them.",
+)
 @click.option("--no-gateway", is_flag=True, help="Start no gRPC gateway beside the brokers.")
 @set_option
 def dev(
@@ -110,6 +118,7 @@ def dev(
     no_restart: bool,
     auto_create: bool,
     racks: str | None,
+    proxied: str | None,
     no_gateway: bool,
     settings: tuple[str, ...],
 ) -> int:
@@ -130,6 +139,8 @@ def dev(
     overrides.setdefault("drain.timeout.ms", str(DRAIN_MS))
     if racks is not None:
         overrides[RACK] = racks
+    if proxied is not None:
+        overrides[PROXIED] = proxied
     # Whoever tries something out starts one consumer, and should not wait for others.
     overrides.setdefault("group.initial.rebalance.delay.ms", "0")
     with _handled(_leave), _directory(data_dir) as directory, PortReservations() as reservations:
@@ -143,7 +154,7 @@ def dev(
         nodes = {node.id: node for node in manifest.nodes}
         reporter.forget_old_report()
         plans = [
-            Plan(node.id, _arguments(directory, manifest, node, overrides), node.log_path(directory))
+            Plan(node.id, _start_arguments(directory, manifest, node, overrides), node.log_path(directory))
             for node in manifest.nodes
         ]
         if gateway is not None:
@@ -294,7 +305,12 @@ def node_settings(
     if RACK in overrides:
         racks = overrides[RACK].split(",")
         ours[RACK] = racks[(node.id - 1) % len(racks)].strip()
-    return overrides | ours
+    if PROXIED in overrides:
+        ports = overrides[PROXIED].split(",")[node.id - 1 : node.id] or [""]
+        told, _, listened = ports[0].partition(":")
+        ours["listeners"] += f",PROXIED://{LOOPBACK}:{listened}"
+        ours["advertised.listeners"] += f",PROXIED://{LOOPBACK}:{told}"
+    return {name: text for name, text in (overrides | ours).items() if name != PROXIED}
 
 
 def _arguments(
@@ -302,6 +318,13 @@ def _arguments(
 ) -> tuple[str, ...]:
     settings = node_settings(directory, manifest, node, overrides)
     return tuple(part for name, text in settings.items() for part in ("--set", f"{name}={text}"))
+
+
+def _start_arguments(
+    directory: str, manifest: Manifest, node: DevNode, overrides: dict[str, str]
+) -> tuple[str, ...]:
+    arguments = _arguments(directory, manifest, node, overrides)
+    return arguments if manifest.formatted else ("--new-cluster", *arguments)
 
 
 def _check_settings(directory: str, manifest: Manifest, overrides: dict[str, str]) -> float:

@@ -50,12 +50,19 @@ def group() -> None:
     help="The same, to a descriptor that was inherited, which is then closed.",
 )
 @click.option("--insecure", is_flag=True, help="Allow addresses that other machines can reach.")
+@click.option(
+    "--new-cluster",
+    "is_new_cluster",
+    is_flag=True,
+    help="The cluster of cluster.id is not there yet: its only voter makes its own directory.",
+)
 def start(
     config_path: str | None,
     settings: tuple[str, ...],
     ready_file: str | None,
     ready_fd: int | None,
     insecure: bool,
+    is_new_cluster: bool,
 ) -> int:
     """Run one node until SIGTERM or Ctrl-C.
 
@@ -70,13 +77,17 @@ def start(
         _check_descriptor(ready_fd)
     gc.disable()  # a fifth of the time to be ready was collecting what is imported; the node turns it on
     try:
-        return _run(config_path, overrides, ready_file, ready_fd)
+        return _run(config_path, overrides, ready_file, ready_fd, is_new_cluster)
     finally:
         gc.enable()
 
 
 def _run(
-    config_path: str | None, overrides: dict[str, str], ready_file: str | None, ready_fd: int | None
+    config_path: str | None,
+    overrides: dict[str, str],
+    ready_file: str | None,
+    ready_fd: int | None,
+    is_new_cluster: bool,
 ) -> int:
     from distributedlog.settings.loading import load_settings
 
@@ -101,7 +112,7 @@ def _run(
         if ready_fd is not None:
             write_to_descriptor(ready_fd, line)
 
-    return run_node(node, on_ready=report_ready)
+    return run_node(node, on_ready=report_ready, is_new_cluster=is_new_cluster)
 
 
 def _check_descriptor(descriptor: int) -> None:
@@ -126,17 +137,26 @@ def _check_descriptor(descriptor: int) -> None:
     is_flag=True,
     help="A directory that is this node's already is left so; it is only given a secret if it has none.",
 )
+@click.option(
+    "--no-initial-controllers",
+    "is_joining",
+    is_flag=True,
+    help="The node joins a cluster, to be added to its voters, whatever the settings say of it.",
+)
 def format_command(
     config_path: str | None,
     settings: tuple[str, ...],
     cluster_id: str | None,
     secret_file: str | None,
     ignore_formatted: bool,
+    is_joining: bool,
 ) -> int:
     """Make a node's directory, once, before its first start.
 
-    A node that is the only voter, or that does not vote, does it by itself.  A voter among others must not:
-    if it has lost its disk, it would vote again as if it had never voted.
+    A node that does not vote does it by itself, and so does the only voter of a cluster without a name
+    (cluster.id), or with dlog server start --new-cluster.  A voter among others must not: if it has lost its
+    disk, it would vote again as if it had never voted.  In its place a node is formatted with
+    --no-initial-controllers, removed from the voters, and added again: see dlog cluster voters.
 
     The nodes of a cluster need the same secret.  The first one makes it; copy its file to the others and name
     it there, or keep one file and name it in each node's cluster.secret.file.
@@ -170,7 +190,9 @@ def format_command(
         state, cluster = "already", identity.cluster_id
     else:
         state = "now"
-        cluster = format_directory(files, node, clock=clock, randomness=randomness, secret=secret)
+        cluster = format_directory(
+            files, node, clock=clock, randomness=randomness, secret=secret, is_joining=is_joining
+        )
     click.echo(f"{node.data_dir} is {state} node {node.node_id}'s of cluster {cluster}", err=True)
     click.echo(f"the cluster's secret is in {node.secret_path}: the other nodes need the same", err=True)
     return 0

@@ -14,6 +14,7 @@
     partitioner  which partition a key belongs to                                                  PURE
     accumulator  records into batches, batches into requests; sequences and retries                PURE
     producer     sends what the accumulator says
+    positions    leader epochs of what was read; whether a new leader has it all
     fetcher      positions, fetch requests, and records out of the answers                         PURE
     group_offsets, group_admin, group_lag   groups: where they stand, who is in them, what is left
     consumer     sends what the fetcher says

@@ -32,7 +32,8 @@ An epoch begins at sequence 0 in each partition, once nothing of the last epoch 
 
 **Cut batches** come in whole and closed (`add_cut`): rows that were encoded without an object for each.  They
 have their place in the same queue and the same life; only one that is too large for a broker can be sent as
-several smaller ones instead (`split`).
+several smaller ones instead (`split`).  Those share its place and its sequences, so that what was sent behind
+it keeps its own: a transaction has no other epoch for new ones.
 
 **Invariants.**  Batches of a partition are taken in the order of their records.  `buffered_bytes` is the sum
 over what is not gone.  A record is in exactly one batch.  No record's size is past `batch_bytes_max`, unless
@@ -107,6 +108,11 @@ class Batch:
     def record_count(self) -> int:
         return len(self.records) if self.cut is None else self.cut.record_count
 
+    @property
+    def is_numbered(self) -> bool:
+        """It has its sequences."""
+        return self.base_sequence != NO_SEQUENCE
+
     def encode(self, codec: Codec, level: int | None = None) -> bytearray:
         if self.cut is not None:
             return self.cut.finish(
@@ -153,12 +159,11 @@ class _Queue:
         self.batches.insert(at, batch)
 
     def is_followed(self, batch: Batch) -> bool:
-        """Returns whether batches behind it have their sequences."""
+        """Returns whether batches behind one that has left have their sequences; halves have one place."""
         assert batch.order is not None
         others = (*self.under_way, *self.batches)
         return any(
-            each.order is not None and each.order > batch.order and each.encoded is not None
-            for each in others
+            each.order is not None and each.order >= batch.order and each.is_numbered for each in others
         )
 
 
@@ -308,20 +313,27 @@ class Accumulator:
             queue.next_order += 1
         if batch.encoded is not None:
             return
-        if queue.identity != self.identity:
-            queue.identity, queue.next_sequence = self.identity, 0
-        batch.identity = self.identity
-        batch.is_transactional = self._is_transactional
-        batch.base_sequence = NO_SEQUENCE if self.identity is NOBODY else queue.next_sequence
+        is_part = batch.is_numbered
+        if not is_part:
+            self._number(queue, batch)
         try:
             batch.encoded = batch.encode(self._codec, self._codec_level)
-            if batch.base_sequence != NO_SEQUENCE:
+            if batch.is_numbered and not is_part:
                 queue.next_sequence = increment_sequence(batch.base_sequence, batch.record_count)
         except DlogError as error:
             batch.flaw = error
         except (AttributeError, OverflowError, TypeError, ValueError) as error:
             # Of another type than a record's parts have, which only Python's own checks would tell.
             batch.flaw = InvalidRecordError(f"a record for {batch.partition} cannot be encoded: {error}")
+        if batch.flaw is not None and not is_part:
+            batch.base_sequence = NO_SEQUENCE
+
+    def _number(self, queue: _Queue, batch: Batch) -> None:
+        if queue.identity != self.identity:
+            queue.identity, queue.next_sequence = self.identity, 0
+        batch.identity = self.identity
+        batch.is_transactional = self._is_transactional
+        batch.base_sequence = NO_SEQUENCE if self.identity is NOBODY else queue.next_sequence
 
     # --- back ----------------------------------------------------------------------------------
 
@@ -331,7 +343,7 @@ class Accumulator:
     def fail(self, batch: Batch) -> bool:
         """It was not written, or nobody knows.  Returns whether the producer needs another epoch."""
         queue = self._finish(batch)
-        if batch.encoded is None or batch.identity is NOBODY:
+        if not batch.is_numbered:
             return False
         if batch.is_doubtful or batch.attempts > 1 or queue.is_followed(batch):
             return True
@@ -357,23 +369,28 @@ class Accumulator:
         """Sends a batch again that a broker refused for its sequence, with other ones.  Returns whether the
         producer needs another epoch for that."""
         self.retry(batch, now_ms)
-        batch.encoded = None
+        batch.encoded, batch.base_sequence = None, NO_SEQUENCE
         batch.is_doubtful = False
         return batch.identity == self.identity
 
     def split(self, batch: Batch, now_ms: int) -> bool:
-        """Puts smaller batches, with the same token, at the head of the queue in place of a cut batch that
-        was refused for its size, and so took no sequences.  Returns False if it cannot be made smaller."""
+        """Puts smaller batches, with the same token, in place of a cut batch that was refused for its size.
+        They share its sequences.  Returns False if it cannot be made smaller."""
         if batch.cut is None or batch.record_count < 2 or batch.is_doubtful:
             return False
-        queue = self._finish(batch)
-        if not queue.is_followed(batch) and queue.identity == batch.identity is not NOBODY:
-            queue.next_sequence = batch.base_sequence
-        for cut in reversed(batch.cut.halves()):
-            smaller = Batch(batch.partition, batch.created_ms, cut=cut, size_bytes=cut.size_bytes)
-            smaller.due_ms, smaller.token, smaller.order = now_ms, batch.token, batch.order
-            queue.put_back(smaller)
-            self.buffered_bytes += smaller.size_bytes
+        queue, sequence = self._finish(batch), batch.base_sequence
+        parts: list[Batch] = []
+        for cut in batch.cut.halves():
+            part = Batch(batch.partition, batch.created_ms, cut=cut, size_bytes=cut.size_bytes)
+            part.due_ms, part.token, part.order = now_ms, batch.token, batch.order
+            part.identity, part.is_transactional = batch.identity, batch.is_transactional
+            if batch.is_numbered:
+                part.base_sequence = sequence
+                sequence = increment_sequence(sequence, part.record_count)
+            parts.append(part)
+            self.buffered_bytes += part.size_bytes
+        for part in reversed(parts):
+            queue.put_back(part)
         return True
 
     def _finish(self, batch: Batch) -> _Queue:

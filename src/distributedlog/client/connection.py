@@ -93,11 +93,12 @@ class Connection:
         """The highest version that we and the broker have.  Raises `UnsupportedVersionError` if none is."""
         first, last = request.versions
         theirs = self.versions.get(request.api_key)
-        name = ApiKey(request.api_key).name
         if theirs is None:
+            name = ApiKey(request.api_key).name
             raise UnsupportedVersionError(f"the broker at {self.label} does not serve {name}")
         version = min(last, theirs[1], last if at_most is None else at_most)
         if version < max(first, theirs[0]):
+            name = ApiKey(request.api_key).name
             raise UnsupportedVersionError(
                 f"the broker at {self.label} serves {name} in versions {theirs[0]} to {theirs[1]}, "
                 f"and this client has {first} to {last if at_most is None else min(last, at_most)}"

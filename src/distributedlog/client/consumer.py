@@ -10,24 +10,36 @@ work while the caller does; more than one response per broker is never held.
 | out of range                | as `on_out_of_range` says: an end of the log, or `poll` raises    |
 | another, or bytes unsound   | `poll` raises; the position stays                                 |
 
+Before anything is fetched from a new leader, positions are held against its log (`positions.epochs`).  A log
+that was truncated is an error without `on_out_of_range`; with it the partition goes on where the logs part.
+
 What `poll` has to raise waits until what came beside it was given out.
 
 Groups are not known here: nobody else decides what is read, and nothing is committed.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Any, NamedTuple
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, NamedTuple
 
-from distributedlog.client.errors import is_retriable, is_stale_view
+from distributedlog.client.errors import error_from, is_retriable, is_stale_view
 from distributedlog.client.fetcher import Fetched, Fetcher, FetchOptions, PreparedFetch
 from distributedlog.client.metadata import Cluster
-from distributedlog.client.offset_specs import EARLIEST, LATEST, OffsetSpec
+from distributedlog.client.offset_specs import EARLIEST, LATEST, Isolation, OffsetSpec
 from distributedlog.client.offsets import list_offsets, resolve
-from distributedlog.model.errors import DlogError, OffsetOutOfRangeError
+from distributedlog.client.positions.epochs import Truncation, truncation_of
+from distributedlog.client.positions.validation import Unsure, epoch_ends
+from distributedlog.client.reports import FetchMetrics
+from distributedlog.client.view import ClusterView
+from distributedlog.model.error_codes import ErrorCode
+from distributedlog.model.errors import DlogError, LogTruncationError, OffsetOutOfRangeError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.fetch import FetchRequest, FetchResponse
+from distributedlog.protocol.messages.offset_for_leader_epoch import EpochEndOffset
+
+_logger: Final = logging.getLogger(__name__)
 
 
 class _FailingPartition(NamedTuple):
@@ -39,17 +51,22 @@ class _FailingPartition(NamedTuple):
 
 
 class Consumer:
-    """A consumer without a group, used with `async with`.  `on_out_of_range` is None, or EARLIEST or LATEST
-    of `places`."""
+    """A consumer without a group, used with `async with`.  `on_out_of_range` is where a partition goes on
+    whose position is not in its log; None: nowhere, it is an error."""
 
     def __init__(
         self,
         cluster: Cluster,
         options: FetchOptions | None = None,
         *,
-        on_out_of_range: int | None = None,
+        on_out_of_range: OffsetSpec | None = None,
         tells_empty: bool = False,
     ) -> None:
+        self.on_truncated: Callable[[TopicPartition, int], object] = lambda partition, offset: None
+        """Called when a partition goes on at an earlier offset, for what was before is not in its log."""
+        self.truncations = 0
+        self._validations: dict[int, asyncio.Task[dict[TopicPartition, EpochEndOffset] | None]] = {}
+        self._unsure: dict[int, dict[TopicPartition, Unsure]] = {}
         self._tells_empty = tells_empty
         """Whether also those are given out that only moved on: behind markers, or aborted records."""
         self._cluster = cluster
@@ -62,6 +79,7 @@ class Consumer:
         self._failure: DlogError | None = None
         self._ready: list[Fetched] = []
         """What has come and was not given out: a poll that is cancelled loses nothing."""
+        self.metrics = FetchMetrics()
         self._nearer: dict[TopicPartition, tuple[int, int]] = {}
         """The replicas that leaders have named as nearer, and until when they are asked."""
         self._nudge: asyncio.Future[None] | None = None
@@ -77,8 +95,9 @@ class Consumer:
 
     async def close(self) -> None:
         self.nudge()
-        tasks = list(self._fetches.values())
+        tasks: list[asyncio.Task[Any]] = [*self._fetches.values(), *self._validations.values()]
         self._fetches.clear()
+        self._validations.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -92,11 +111,20 @@ class Consumer:
         self._fetcher.assign(offsets)
         return offsets
 
-    def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sets positions as `assign` does, for whoever knows the offsets already."""
+    def seek(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:
+        """Sets positions as `assign` does, for whoever knows the offsets already; and the epochs of the last
+        records before them, where these are known."""
         self._moved(offsets)
-        self._fetcher.assign(offsets)
+        self._fetcher.assign(offsets, epochs)
         self.nudge()
+
+    def epoch_before(self, partition: TopicPartition, offset: int) -> int:
+        """The leader epoch of the last record before the offset, which commits carry; -1: not known."""
+        return self._fetcher.epochs.epoch_before(partition, offset)
 
     def _moved(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._ready = [each for each in self._ready if each.partition not in offsets]
@@ -127,6 +155,7 @@ class Consumer:
         self._fetcher.drop(partition)
         self._failing.pop(partition, None)
         self._nearer.pop(partition, None)
+        self.metrics.ends.pop(partition, None)
         self._ready = [each for each in self._ready if each.partition != partition]
 
     @property
@@ -165,16 +194,20 @@ class Consumer:
         pauses_ms = [each.again_ms - now_ms for each in self._failing.values()]
         wait_ms = min([wait_ms, *(each for each in pauses_ms if each > 0)])
         self._nudge = asyncio.get_running_loop().create_future()
-        waited: list[asyncio.Future[Any]] = [*self._fetches.values(), self._nudge]
+        tasks = (*self._fetches.values(), *self._validations.values())
+        waited: list[asyncio.Future[Any]] = [*tasks, self._nudge]
         await asyncio.wait(waited, timeout=wait_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
         self._nudge = None
         for leader in [leader for leader, task in self._fetches.items() if task.done()]:
             await self._collect(leader)
+        for leader in [leader for leader, task in self._validations.items() if task.done()]:
+            await self._collect_validation(leader)
 
     async def _start_fetches(self) -> None:
         now_ms = self._cluster.clock.monotonic_ms()
-        busy = set().union(*(self._asked[leader] for leader in self._fetches))
+        busy = set().union(*(self._asked[leader] for leader in self._fetches), *self._unsure.values())
         led: dict[int, list[TopicPartition]] = {}
+        unsure: dict[int, dict[TopicPartition, Unsure]] = {}
         for partition in [each for each in self._fetcher.positions if each not in self._fetcher.paused]:
             failing = self._failing.get(partition)
             if partition in busy or (failing is not None and failing.again_ms > now_ms):
@@ -184,13 +217,44 @@ class Consumer:
             except DlogError as error:
                 self._note_failure(partition, error)
                 continue
+            offset = self._fetcher.positions.get(partition)
+            if offset is not None and self._fetcher.epochs.must_validate(
+                partition, offset, view.leader_epoch
+            ):
+                epoch = self._fetcher.epochs.epoch_before(partition, offset)
+                if epoch > view.leader_epoch:  # what the view knows is older than what was read
+                    about = (
+                        f"{partition}, read up to leader epoch {epoch}, is led in epoch {view.leader_epoch}"
+                    )
+                    self._note_failure(partition, error_from(ErrorCode.UNKNOWN_LEADER_EPOCH, about))
+                else:
+                    found = unsure.setdefault(view.leader_id, {})
+                    found[partition] = Unsure(offset, epoch, view.leader_epoch)
+                continue
             led.setdefault(self._node_for(partition, view.leader_id, now_ms), []).append(partition)
-        for leader, found in led.items():
-            partitions = [each for each in found if each in self._fetcher.positions]
+        for leader, asked in unsure.items():
+            if leader not in self._validations:
+                self._unsure[leader] = asked
+                self._validations[leader] = asyncio.create_task(epoch_ends(self._cluster, leader, asked))
+        for leader, wanted in led.items():
+            latest = self._cluster.view
+            here = [each for each in wanted if each in self._fetcher.positions]
+            partitions = [each for each in here if self._is_valid_in(latest, each)]
+            for partition in set(here) - set(partitions):
+                self._pause(partition)
             if partitions and leader not in self._fetches:
-                prepared = self._fetcher.prepare(partitions, self._cluster.view)
+                prepared = self._fetcher.prepare(partitions, latest)
                 self._asked[leader] = set(partitions)
                 self._fetches[leader] = asyncio.create_task(self._fetch(leader, prepared))
+
+    def _is_valid_in(self, view: ClusterView, partition: TopicPartition) -> bool:
+        """Whether a leader is known in whose log the position is valid: since it was looked up, the look for
+        another partition may have brought another view."""
+        found = view.partition(partition)
+        if found is None or not found.has_leader:
+            return False
+        offset = self._fetcher.positions[partition]
+        return not self._fetcher.epochs.must_validate(partition, offset, found.leader_epoch)
 
     def _node_for(self, partition: TopicPartition, leader: int, now_ms: int) -> int:
         """The broker to fetch from: its leader, or for a while the replica that this has named."""
@@ -204,9 +268,12 @@ class Consumer:
         connection = await self._cluster.connection(leader)
         version = connection.version_for(FetchRequest, prepared.version_max)
         timeout_ms = self._cluster.options.request_timeout_ms + self._fetcher.options.wait_ms_max
+        begun_ms = self._cluster.clock.monotonic_ms()
         response = await connection.call(
             prepared.request, FetchResponse, timeout_ms=timeout_ms, version=version
         )
+        found = (len(data.records or b"") for _, data in prepared.partitions_of(response))
+        self.metrics.count(sum(found), self._cluster.clock.monotonic_ms() - begun_ms)
         return prepared, response
 
     async def _collect(self, leader: int) -> None:
@@ -228,8 +295,11 @@ class Consumer:
             or each.rows is not None
             or (self._tells_empty and each.next_offset > before[each.partition])
         )
+        is_committed = self._fetcher.options.isolation is Isolation.READ_COMMITTED
         for each in fetched:
             self._failing.pop(each.partition, None)
+            end = each.last_stable_offset if is_committed else each.high_watermark
+            self.metrics.ends[each.partition] = end
         self._learn(prepared, response)
         for partition, error, is_final in refused:
             if self._nearer.pop(partition, None) is not None:
@@ -246,6 +316,56 @@ class Consumer:
             else:
                 self._note_failure(partition, error)
 
+    async def _collect_validation(self, leader: int) -> None:
+        task, asked = self._validations.pop(leader), self._unsure.pop(leader)
+        failure = task.exception()
+        if failure is not None and not isinstance(failure, DlogError):
+            raise failure
+        ends = None if failure is not None else task.result()
+        for partition, (offset, _, leader_epoch) in asked.items():
+            if self._fetcher.positions.get(partition) != offset:
+                continue  # it was moved or dropped meanwhile
+            answer = None if ends is None else ends.get(partition)
+            if isinstance(failure, DlogError):
+                self._note_failure(partition, failure)
+            elif ends is None:
+                self._fetcher.epochs.validated(partition, leader_epoch)
+            elif answer is None or answer.error_code != ErrorCode.NONE:
+                code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
+                self._note_failure(partition, error_from(code, f"the leader epochs of {partition}"))
+            else:
+                self._failing.pop(partition, None)
+                truncation = truncation_of(offset, answer.leader_epoch, answer.end_offset)
+                if truncation is None:
+                    self._fetcher.epochs.validated(partition, leader_epoch)
+                else:
+                    await self._on_truncation(partition, offset, truncation, leader_epoch)
+
+    async def _on_truncation(
+        self, partition: TopicPartition, offset: int, truncation: Truncation, leader_epoch: int
+    ) -> None:
+        """Goes on where the logs part, or has it raised."""
+        self.truncations += 1
+        diverging = truncation.diverging_offset
+        where = "it is not known where" if diverging is None else f"the logs part at {diverging}"
+        text = f"the log of {partition} was truncated before offset {offset}, which was read: {where}"
+        if self._on_out_of_range is None:
+            self._failure = LogTruncationError(f"{text}; seek to where to go on")
+            return
+        _logger.warning("%s", text)
+        if diverging is None:
+            try:
+                await self._out_of_range(partition)
+            except DlogError as reason:
+                self._failure = reason
+                return
+            diverging = self._fetcher.positions[partition]
+        else:
+            self._fetcher.assign({partition: diverging}, {partition: truncation.leader_epoch})
+        self._fetcher.epochs.validated(partition, leader_epoch)
+        self._moved({partition: diverging})
+        self.on_truncated(partition, diverging)
+
     def _learn(self, prepared: PreparedFetch, response: FetchResponse) -> None:
         """Takes over what a response says of other brokers: new leaders, and nearer replicas."""
         until_ms = self._cluster.clock.monotonic_ms() + self._cluster.options.metadata_age_ms_max
@@ -258,10 +378,10 @@ class Consumer:
                     self._cluster.mark_stale()
                     self._pause(partition)
 
-    def _pause(self, partition: TopicPartition) -> None:
+    def _pause(self, partition: TopicPartition, error: DlogError | None = None) -> None:
         now_ms = self._cluster.clock.monotonic_ms()
         before = self._failing.get(partition, _FailingPartition(now_ms, 0, 0))
-        again_ms = now_ms + self._cluster.pause_ms(before.tries + 1)
+        again_ms = now_ms + self._cluster.pause_ms(before.tries + 1, error)
         self._failing[partition] = _FailingPartition(before.since_ms, before.tries + 1, again_ms)
 
     def _note_failure(self, partition: TopicPartition, error: DlogError) -> None:
@@ -273,7 +393,7 @@ class Consumer:
             return
         if is_stale_view(error):
             self._cluster.mark_stale()
-        self._pause(partition)
+        self._pause(partition, error)
 
     async def _out_of_range(self, partition: TopicPartition) -> None:
         """Decides by what is there now where a partition goes on, or what the caller gets."""
@@ -281,12 +401,10 @@ class Consumer:
         asked = self._fetcher.positions[partition]
         if self._on_out_of_range is not None:
             wanted = {partition: self._on_out_of_range}
-            self._fetcher.assign(
-                {
-                    each: at.offset
-                    for each, at in (await list_offsets(self._cluster, wanted, isolation)).items()
-                }
-            )
+            found = (await resolve(self._cluster, wanted, isolation))[partition]
+            self._fetcher.assign({partition: found})
+            if self._tells_empty:  # where it stands now, also if no record ever comes
+                self._ready.append(Fetched(partition, [], found, found, found, found))
             return
         first = (await list_offsets(self._cluster, {partition: EARLIEST}))[partition].offset
         end = (await list_offsets(self._cluster, {partition: LATEST}))[partition].offset

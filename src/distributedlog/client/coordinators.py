@@ -44,6 +44,7 @@ class Coordinator:
         self._address = None
 
     async def _find(self) -> Address:
+        await self._cluster.brokers()  # whoever is known can be asked when the bootstrap list is gone
         connection = await self._cluster.any_connection()
         if connection.version_for(FindCoordinatorRequest) >= SEVERAL_KEYS_SINCE:
             request = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=[self._key])

@@ -25,6 +25,7 @@ from distributedlog.model.errors import (
     CorruptBatchError,
     DlogError,
     FencedInstanceError,
+    GroupFullError,
     GroupNotFoundError,
     InvalidAssignmentError,
     InvalidNameError,
@@ -32,6 +33,7 @@ from distributedlog.model.errors import (
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
     InvalidRecordError,
+    InvalidRegularExpressionError,
     InvalidReplicationFactorError,
     InvalidRequestError,
     InvalidTimestampError,
@@ -50,6 +52,8 @@ from distributedlog.model.errors import (
     TransactionalIdNotFoundError,
     UnknownTopicError,
     UnknownTopicIdError,
+    UnreleasedInstanceError,
+    UnsupportedAssignorError,
     UnsupportedCompressionError,
     UnsupportedFormatError,
     UnsupportedVersionError,
@@ -89,6 +93,7 @@ RETRIABLE: Final = STALE_VIEW | {
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ErrorCode.REBOOTSTRAP_REQUIRED,
 }
 
 _CLASSES: Final[tuple[type[DlogError], ...]] = (
@@ -98,6 +103,7 @@ _CLASSES: Final[tuple[type[DlogError], ...]] = (
     CoordinatorFencedError,
     CorruptBatchError,
     FencedInstanceError,
+    GroupFullError,
     GroupNotFoundError,
     InvalidAssignmentError,
     NoReassignmentError,
@@ -106,6 +112,7 @@ _CLASSES: Final[tuple[type[DlogError], ...]] = (
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
     InvalidRecordError,
+    InvalidRegularExpressionError,
     InvalidReplicationFactorError,
     InvalidRequestError,
     InvalidTimestampError,
@@ -123,11 +130,14 @@ _CLASSES: Final[tuple[type[DlogError], ...]] = (
     TransactionalIdNotFoundError,
     UnknownTopicError,
     UnknownTopicIdError,
+    UnreleasedInstanceError,
+    UnsupportedAssignorError,
     UnsupportedCompressionError,
     UnsupportedFormatError,
     UnsupportedVersionError,
 )
 _CLASS_OF: Final = {each.code: each for each in _CLASSES}
+_CODES: Final = {code.value: code for code in ErrorCode}
 
 UNKNOWN_OUTCOME: Final = (ConnectionLostError, RequestTimedOutError)
 """The errors after which nobody knows whether what was asked was done."""
@@ -135,10 +145,7 @@ UNKNOWN_OUTCOME: Final = (ConnectionLostError, RequestTimedOutError)
 
 def as_error_code(number: int) -> ErrorCode:
     """A code that is newer than this client is one of which nothing is known."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def error_from(number: int, about: str, message: str | None = None) -> DlogError:

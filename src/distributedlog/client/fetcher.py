@@ -15,11 +15,13 @@ the producer are dropped, up to its abort marker.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from distributedlog.client.errors import error_from
 from distributedlog.client.offset_specs import Isolation
 from distributedlog.client.options import MIB
+from distributedlog.client.positions.epochs import NO_EPOCH, EpochBook
 from distributedlog.client.view import ClusterView
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.error_codes import ErrorCode
@@ -111,13 +113,21 @@ class Fetcher:
         """Whether records come as rows of Arrow, with no object for each."""
         self.paused: set[TopicPartition] = set()
         """What comes for these is not taken: it is asked for again when they go on."""
+        self.epochs = EpochBook()
 
-    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Adds partitions, or moves them."""
+    def assign(
+        self,
+        positions: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:
+        """Adds partitions, or moves them; `epochs` are those of the last records before, where known."""
         self.positions.update(positions)
+        for partition, offset in positions.items():
+            self.epochs.moved(partition, offset, epochs.get(partition, NO_EPOCH))
 
     def drop(self, partition: TopicPartition) -> None:
         self.positions.pop(partition, None)
+        self.epochs.forget(partition)
         self.paused.discard(partition)
 
     def prepare(self, partitions: Iterable[TopicPartition], view: ClusterView) -> PreparedFetch:
@@ -184,6 +194,9 @@ class Fetcher:
         else:
             records, next_offset = records_of(batches, offset, aborted or ())
         self.positions[partition] = next_offset
+        for _, header in whole_batches(batches):
+            if offset < header.next_offset <= next_offset:
+                self.epochs.read(partition, header.base_offset, header.leader_epoch)
         return Fetched(
             partition,
             records,

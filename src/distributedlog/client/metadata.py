@@ -1,8 +1,22 @@
 """A cluster as a client sees it: the brokers it is connected to, the view of topics and leaders, and retries.
 
 The first contact goes through the bootstrap list, one address after the other; if nobody there answers, that
-is told at once.  Once the cluster was reached, its own brokers are asked too, and what fails is tried again
+is told at once.  Once the cluster was reached, its own brokers are asked, and what fails is tried again
 until its time is over: leaders move, brokers restart, and that is no reason to bother the caller.
+
+**Brokers that are gone** (`reachability`).  One that could not be reached is not tried again for a while;
+whoever wants it meanwhile is told at once, and others are asked for metadata instead.
+
+**Bootstrapping again** (KIP-899, KIP-1102).  All that is known is forgotten, and the bootstrap list asked,
+when
+
+| what                                                              | then                              |
+|-------------------------------------------------------------------|-----------------------------------|
+| none of the known brokers can be reached, and one of the list can | the list's cluster is the cluster |
+| the metadata could not be renewed for `rebootstrap_after_ms`      | connections are closed, too       |
+| a broker answers REBOOTSTRAP_REQUIRED                             | connections are closed, too       |
+
+so that a cluster may be moved to other machines while clients run.  None of it with `rebootstraps` false.
 
 The view is renewed when it is too old, when a broker says that it is stale, and when it has no response.
 Several callers that find it stale at once cause one request.
@@ -18,8 +32,9 @@ from typing import Final, TypeVar
 
 from distributedlog.client.addresses import Address
 from distributedlog.client.connection import Connection, connect
-from distributedlog.client.errors import error_from, is_retriable, is_stale_view
+from distributedlog.client.errors import code_of, error_from, is_retriable, is_stale_view
 from distributedlog.client.options import ClientOptions
+from distributedlog.client.reachability import Reachability, all_failed
 from distributedlog.client.view import (
     BrokerView,
     ClusterView,
@@ -30,8 +45,13 @@ from distributedlog.client.view import (
     view_of,
 )
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import BrokerUnreachableError, DlogError, UnknownTopicError
-from distributedlog.model.ids import TopicPartition, check_topic_name
+from distributedlog.model.errors import (
+    BrokerAvoidedError,
+    BrokerUnreachableError,
+    DlogError,
+    UnknownTopicError,
+)
+from distributedlog.model.ids import TopicPartition, Uuid, check_topic_name
 from distributedlog.ports.clock import Clock, SystemClock
 from distributedlog.ports.randomness import Randomness, SystemRandomness
 from distributedlog.protocol.messages.metadata import (
@@ -66,10 +86,16 @@ class Cluster:
         self._randomness: Randomness = randomness or SystemRandomness()
         self._connections: dict[Address, Connection] = {}
         self._connecting: dict[Address, asyncio.Lock] = {}
+        self._reachability = Reachability(self.options, self._randomness.between)
+        self._unrenewed_since_ms: int | None = None
+        """The time of the first of the tries to renew the view that have all failed; None after a success."""
+        self.rebootstraps = 0
         self._renewing = asyncio.Lock()
         self._renewed_ms = 0
         self._renewals = 0
         self._is_stale = True
+        self._is_reached = False
+        """Whether any broker of it has ever answered."""
         self._names: set[str] = set()
         """The topics that callers have asked about: a renewal is about these."""
 
@@ -97,14 +123,21 @@ class Cluster:
             known = self._connections.get(address)
             if known is not None and not known.is_closed:
                 return known
-            made = await connect(
-                address.host,
-                address.port,
-                client_id=self.options.client_id,
-                timeout_ms=self.options.connect_timeout_ms,
-                frame_bytes_max=self.options.frame_bytes_max,
-            )
+            self._reachability.check(address, self.clock.monotonic_ms())
+            try:
+                made = await connect(
+                    address.host,
+                    address.port,
+                    client_id=self.options.client_id,
+                    timeout_ms=self.options.connect_timeout_ms,
+                    frame_bytes_max=self.options.frame_bytes_max,
+                )
+            except BrokerUnreachableError as error:
+                self._reachability.failed(address, error, self.clock.monotonic_ms())
+                raise
+            self._reachability.succeeded(address)
             self._connections[address] = made
+            self._is_reached = True
             return made
 
     async def connection(self, node_id: int) -> Connection:
@@ -119,14 +152,34 @@ class Cluster:
         for known in self._connections.values():
             if not known.is_closed:
                 return known
-        addresses = [each.address for each in self.view.brokers.values()] + list(self._bootstrap)
-        failures = []
-        for address in dict.fromkeys(addresses):
+        brokers = [each.address for each in self.view.brokers.values()]
+        others = self._bootstrap if self.options.rebootstraps or not brokers else ()
+        failures: list[BrokerUnreachableError] = []
+        for address in dict.fromkeys([*brokers, *others]):
             try:
-                return await self.connection_to(address)
+                found = await self.connection_to(address)
             except BrokerUnreachableError as error:
                 failures.append(error)
-        raise BrokerUnreachableError("; ".join(map(str, failures))) from failures[-1]
+                continue
+            if brokers and address not in brokers:
+                self._rebootstrap()
+            return found
+        raise all_failed(failures) from failures[-1]
+
+    def _rebootstrap(self) -> None:
+        """Forgets what is known of the cluster: what the bootstrap list leads to may be another one."""
+        self.rebootstraps += 1
+        self.view = ClusterView()
+        self._is_stale = True
+        self._unrenewed_since_ms = None
+
+    def _leave_all(self) -> None:
+        """Begins with the bootstrap list again, though brokers that are known may be connected."""
+        if self.options.rebootstraps:
+            self._rebootstrap()
+            for connection in self._connections.values():
+                connection.close()
+            self._connections.clear()
 
     async def controller(self) -> Connection:
         """Connects to the broker that the cluster names as its controller, or any that will pass requests on
@@ -166,13 +219,39 @@ class Cluster:
         """Asks now.  None: about all topics."""
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in sorted(names)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=allow_creation)
-        connection = await self.any_connection()
-        response = await self.call(connection, request, MetadataResponse)
-        self.view = self.view.merged(view_of(response), is_complete=names is None)
+        newer = await self._ask_metadata(request)
+        self.view = self.view.merged(newer, is_complete=names is None)
         self._renewed_ms = self.clock.monotonic_ms()
         self._renewals += 1
         self._is_stale = False
         return self.view
+
+    async def _ask_metadata(self, request: MetadataRequest) -> ClusterView:
+        begun_ms = self.clock.monotonic_ms()
+        try:
+            response = await self.call(await self.any_connection(), request, MetadataResponse)
+            newer = view_of(response)
+        except DlogError as error:
+            if self._unrenewed_since_ms is None:
+                self._unrenewed_since_ms = begun_ms
+            failing_ms = self.clock.monotonic_ms() - self._unrenewed_since_ms
+            is_required = code_of(error) is ErrorCode.REBOOTSTRAP_REQUIRED
+            if is_required or failing_ms >= self.options.rebootstrap_after_ms:
+                self._leave_all()
+            raise
+        self._unrenewed_since_ms = None
+        return newer
+
+    async def names_of(self, topic_ids: Collection[Uuid]) -> dict[Uuid, str]:
+        """The names of topics, as far as there are such; those that are not known yet are asked for."""
+        known = {each.topic_id: each.name for each in self.view.topics.values()}
+        missing = sorted(set(topic_ids) - known.keys())
+        if missing:
+            topics = [MetadataRequestTopic(topic_id=each, name=None) for each in missing]
+            request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+            response = await self.call(await self.any_connection(), request, MetadataResponse)
+            known.update((each.topic_id, each.name) for each in response.topics if each.name)
+        return {each: known[each] for each in topic_ids if each in known}
 
     async def _renew_if_stale(self) -> None:
         if not self.is_stale:
@@ -215,20 +294,16 @@ class Cluster:
         """The partition and its leader.  What is not known is asked once; the caller retries."""
         self._names.add(partition.topic)
         await self._renew_if_stale()
-        found = self._known(partition)
+        found = self.view.partition(partition)
         if found is None or not found.has_leader:
             await self.refresh({partition.topic})
-            found = self._known(partition)
+            found = self.view.partition(partition)
         topic = self.view.topics.get(partition.topic)
         if topic is None or topic.error is not ErrorCode.NONE or found is None:
             raise error_from(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition}")
         if not found.has_leader:
             raise error_from(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition}")
         return found
-
-    def _known(self, partition: TopicPartition) -> PartitionView | None:
-        topic = self.view.topics.get(partition.topic)
-        return None if topic is None else topic.partition(partition.partition)
 
     async def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """Returns who leads what, by broker."""
@@ -244,12 +319,18 @@ class Cluster:
 
     # --- retries -------------------------------------------------------------------------------
 
-    def pause_ms(self, attempt: int) -> int:
+    def pause_ms(self, attempt: int, error: DlogError | None = None) -> int:
+        """How long to wait before try number `attempt`, after such an error."""
+        if isinstance(error, BrokerAvoidedError):  # then it is known when there is any use in it
+            return max(1, error.again_in_ms)
         return self._randomness.between(*self.options.pause_ms_range(attempt))
 
     def draw(self, count: int) -> int:
         """Draws one of 0 to `count` - 1."""
         return self._randomness.between(0, count - 1)
+
+    def new_uuid(self) -> Uuid:
+        return self._randomness.new_uuid()
 
     async def retrying(
         self,
@@ -267,7 +348,7 @@ class Cluster:
                 return await attempt()
             except DlogError as error:
                 tries += 1
-                pause_ms = self.pause_ms(tries)
+                pause_ms = self.pause_ms(tries, error)
                 if not is_worth_waiting(error) or self._was_never_reached(error):
                     raise
                 if self.clock.monotonic_ms() + pause_ms >= deadline_ms:
@@ -278,5 +359,5 @@ class Cluster:
 
     def _was_never_reached(self, error: DlogError) -> bool:
         """A wrong address is told at once, unless somebody has said that the cluster may yet come."""
-        is_first = not self.view.brokers and not self.options.waits_for_first_contact
+        is_first = not self._is_reached and not self.options.waits_for_first_contact
         return isinstance(error, BrokerUnreachableError) and is_first

@@ -38,12 +38,19 @@ class AtTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Ago:
+    """The first record that is at most so old when it is looked for; behind all, if there is none."""
+
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class LastRecords:
     """The place so many offsets before the end, or as many as there are."""
 
     count: int
 
 
-OffsetSpec = AtOffset | AtTime | LastRecords
+OffsetSpec = AtOffset | AtTime | Ago | LastRecords
 BEGINNING: Final = AtTime(EARLIEST)
 END: Final = AtTime(LATEST)

@@ -15,6 +15,7 @@ from distributedlog.client.offset_specs import (
     EARLIEST,
     LATEST,
     NO_OFFSET,
+    Ago,
     AtOffset,
     AtTime,
     Isolation,
@@ -114,7 +115,11 @@ async def resolve(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
     """The offset that each place means now."""
+    now_ms = cluster.clock.wall_ms()
     times = {each: place.timestamp_ms for each, place in places.items() if isinstance(place, AtTime)}
+    for each, place in places.items():
+        if isinstance(place, Ago):
+            times[each] = max(0, now_ms - place.duration_ms)
     counted = {each: place.count for each, place in places.items() if isinstance(place, LastRecords)}
     offsets = {each: place.offset for each, place in places.items() if isinstance(place, AtOffset)}
     at_times = await list_offsets(cluster, times, isolation) if times else {}

@@ -25,10 +25,18 @@ class ClientOptions:
     """The time for one call with all its retries."""
     retry_pause_ms: int = 100
     retry_pause_ms_max: int = 1_000
+    reconnect_pause_ms: int = 50
+    """How long a broker that could not be reached is not tried again; twice as long after each failure."""
+    reconnect_pause_ms_max: int = 1_000
     metadata_age_ms_max: int = 300_000
     frame_bytes_max: int = 100 * MIB
     waits_for_first_contact: bool = False
     """Whether a cluster that was never reached is waited for like one that is gone for a while."""
+    rebootstraps: bool = True
+    """Whether the bootstrap list is asked again when none of the brokers that are known can be reached."""
+    rebootstrap_after_ms: int = 300_000
+    """How long the metadata may fail to be renewed until all that is known is given up for the bootstrap
+    list."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -37,6 +45,9 @@ class ClientOptions:
             "call_timeout_ms",
             "retry_pause_ms",
             "retry_pause_ms_max",
+            "reconnect_pause_ms",
+            "reconnect_pause_ms_max",
+            "rebootstrap_after_ms",
             "metadata_age_ms_max",
             "frame_bytes_max",
         ):
@@ -50,7 +61,15 @@ class ClientOptions:
         Each pause is twice the one before up to the largest, give or take a fifth, so that clients that
         failed together do not come back together.
         """
-        doubled = self.retry_pause_ms << min(max(attempt - 1, 0), PAUSE_DOUBLINGS_MAX)
-        middle = min(doubled, self.retry_pause_ms_max)
-        spread = middle * JITTER_PERCENT // 100
-        return max(1, middle - spread), middle + spread
+        return _doubling(self.retry_pause_ms, self.retry_pause_ms_max, attempt)
+
+    def reconnect_ms_range(self, tries: int) -> tuple[int, int]:
+        """The same for connecting to a broker that could not be reached `tries` times."""
+        return _doubling(self.reconnect_pause_ms, self.reconnect_pause_ms_max, tries)
+
+
+def _doubling(pause_ms: int, pause_ms_max: int, attempt: int) -> tuple[int, int]:
+    doubled = pause_ms << min(max(attempt - 1, 0), PAUSE_DOUBLINGS_MAX)
+    middle = min(doubled, pause_ms_max)
+    spread = middle * JITTER_PERCENT // 100
+    return max(1, middle - spread), middle + spread

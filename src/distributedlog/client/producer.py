@@ -522,7 +522,7 @@ class Producer:
     def _handle_failure(self, batch: Batch, error: DlogError, *, has_moved: bool = False) -> None:
         """Sends the batch again, at once if its leader is known to be another by now, or ends it."""
         now_ms = self._cluster.clock.monotonic_ms()
-        due_ms = now_ms if has_moved else now_ms + self._cluster.pause_ms(batch.attempts)
+        due_ms = now_ms if has_moved else now_ms + self._cluster.pause_ms(batch.attempts, error)
         if is_stale_view(error) and not has_moved:
             self._cluster.mark_stale()
         if isinstance(error, RecordTooLargeError) and self._accumulator.split(batch, now_ms):
@@ -569,12 +569,8 @@ class Producer:
         self, batch: Batch, error: DlogError | None, base_offset: int = -1, append_time_ms: int = -1
     ) -> None:
         report = BatchReport(batch.partition, batch.record_count, base_offset, append_time_ms, error)
-        if error is None:
-            self.metrics.records_delivered += batch.record_count
-            self.metrics.batches_delivered += 1
-            self.metrics.bytes_delivered += len(batch.encoded or b"")
-        else:
-            self.metrics.records_failed += batch.record_count
+        took_ms = self._cluster.clock.monotonic_ms() - batch.created_ms
+        self.metrics.count(report, len(batch.encoded or b""), took_ms)
         if batch.cut is None:
             ended = _ended(batch)
             if not ended.done():

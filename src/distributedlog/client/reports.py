@@ -1,7 +1,8 @@
-"""How batches and records ended, and what a producer counts."""
+"""How batches and records ended, and what producers and consumers count."""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from distributedlog.model.errors import DlogError
@@ -28,7 +29,55 @@ class ProducerMetrics:
     batches_delivered: int = 0
     bytes_delivered: int = 0
     """The bytes of batches as they travelled."""
+    batches_failed: int = 0
     retries: int = 0
+    delivery_ms_total: int = 0
+    """The time that delivered batches took, from their first record to the acknowledgement, all together."""
+    delivery_ms_max: int = 0
+
+    def count(self, report: BatchReport, batch_bytes: int, took_ms: int) -> None:
+        if report.error is not None:
+            self.records_failed += report.record_count
+            self.batches_failed += 1
+            return
+        self.records_delivered += report.record_count
+        self.batches_delivered += 1
+        self.bytes_delivered += batch_bytes
+        self.delivery_ms_total += took_ms
+        self.delivery_ms_max = max(self.delivery_ms_max, took_ms)
+
+
+@dataclass(slots=True)
+class FetchMetrics:
+    """Counts since the consumer was made, and what fetches have told."""
+
+    fetches: int = 0
+    fetch_bytes: int = 0
+    """The bytes of batches as they travelled."""
+    fetch_ms_total: int = 0
+    """The time that fetches took, the wait for records included, all together."""
+    fetch_ms_max: int = 0
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where partitions ended when they were fetched last."""
+
+    def count(self, fetched_bytes: int, took_ms: int) -> None:
+        self.fetches += 1
+        self.fetch_bytes += fetched_bytes
+        self.fetch_ms_total += took_ms
+        self.fetch_ms_max = max(self.fetch_ms_max, took_ms)
+
+    def figures(self, positions: Mapping[TopicPartition, int]) -> dict[str, int]:
+        """All of it, with the lag of these positions.  May be asked from another thread."""
+        ends = self.ends.copy()
+        lags = [max(0, ends[each] - at) for each, at in dict(positions).items() if each in ends]
+        return {
+            "fetches": self.fetches,
+            "fetch_bytes": self.fetch_bytes,
+            "fetch_ms_total": self.fetch_ms_total,
+            "fetch_ms_max": self.fetch_ms_max,
+            "lag": sum(lags),
+            "lag_max": max(lags, default=0),
+        }
 
 
 class Delivered(NamedTuple):

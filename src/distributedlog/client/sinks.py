@@ -114,26 +114,29 @@ class Sink:
             return None
         return SinkLease(response.transactional_id, response.producer_id, response.producer_epoch)
 
-    async def heartbeat(self, token: int, batch_id: int) -> None:
-        await self._ask(self._make_request(SinkOperation.HEARTBEAT, token, batch_id))
+    async def heartbeat(self, token: int, batch_id: int, *, patience_ms: int | None = None) -> None:
+        request = self._make_request(SinkOperation.HEARTBEAT, token, batch_id)
+        await self._ask(request, patience_ms=patience_ms)
 
     @asynccontextmanager
     async def heartbeats(
         self, token: int, batch_id: int, *, timeout_ms: int = BATCH_TIMEOUT_MS
     ) -> AsyncIterator["asyncio.Task[None]"]:
         """Keeps a batch open meanwhile.  The task ends by itself only with the error that says that the
-        batch is over."""
-        task = asyncio.create_task(self._beat(token, batch_id, timeout_ms // HEARTBEATS_IN_TIMEOUT))
+        batch is over, or when no coordinator has answered for as long as it may be open without a sign of
+        life."""
+        task = asyncio.create_task(self._beat(token, batch_id, timeout_ms))
         try:
             yield task
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _beat(self, token: int, batch_id: int, interval_ms: int) -> None:
+    async def _beat(self, token: int, batch_id: int, timeout_ms: int) -> None:
+        patience_ms = max(timeout_ms, self._cluster.options.call_timeout_ms)
         while True:
-            await self.heartbeat(token, batch_id)
-            await asyncio.sleep(interval_ms / 1000)
+            await self.heartbeat(token, batch_id, patience_ms=patience_ms)
+            await asyncio.sleep(timeout_ms / HEARTBEATS_IN_TIMEOUT / 1000)
 
     async def end(self, token: int, batch_id: int, winners: Iterable[tuple[int, int]]) -> None:
         """Commits what these producers, by id and epoch, have written, and aborts everything else of the
@@ -174,7 +177,9 @@ class Sink:
             operation=operation, query_id=self.query_id, token=token, batch_id=batch_id, winners=[]
         )
 
-    async def _ask(self, request: SinkTransactionRequest) -> SinkTransactionResponse:
+    async def _ask(
+        self, request: SinkTransactionRequest, *, patience_ms: int | None = None
+    ) -> SinkTransactionResponse:
         async def attempt() -> SinkTransactionResponse:
             try:
                 connection = await self._coordinator.connection()
@@ -186,4 +191,4 @@ class Sink:
                 raise
             return response
 
-        return await self._cluster.retrying(attempt)
+        return await self._cluster.retrying(attempt, timeout_ms=patience_ms)

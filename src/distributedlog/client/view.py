@@ -103,10 +103,13 @@ class ClusterView:
             topics[name] = _newest(self.topics.get(name), topic)
         return replace(newer, topics=MappingProxyType(topics))
 
+    def partition(self, partition: TopicPartition) -> PartitionView | None:
+        topic = self.topics.get(partition.topic)
+        return None if topic is None else topic.partition(partition.partition)
+
     def leader_of(self, partition: TopicPartition) -> int | None:
         """The broker that leads it, as far as this view knows one."""
-        topic = self.topics.get(partition.topic)
-        found = None if topic is None else topic.partition(partition.partition)
+        found = self.partition(partition)
         return found.leader_id if found is not None and found.has_leader else None
 
     def moved(

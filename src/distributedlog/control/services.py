@@ -40,6 +40,7 @@ from distributedlog.controller.requests import (
     AlterPartitionsRequest,
     HeartbeatRequest,
     RegisterBrokerRequest,
+    RegisterControllerRequest,
     Request,
 )
 from distributedlog.model.errors import (
@@ -93,7 +94,15 @@ def check_sender(header: common_pb2.Header, session: Session) -> None:
 
 
 def check_own(request: Request, session: Session) -> None:
-    """A broker registers, lives and leads under no other id than its own."""
+    """A broker registers, lives and leads under no other id than its own; a controller registers so too."""
+    if isinstance(request, RegisterControllerRequest):
+        claimed = request.registration.controller_id
+        if claimed != session.node_id or CONTROLLER not in session.roles:
+            raise RefusedError(
+                NOT_ITS_OWN,
+                f"node {session.node_id}, in the roles {','.join(sorted(session.roles))}, registers as "
+                f"controller {claimed}",
+            )
     if isinstance(request, _OF_A_BROKER) and (
         request.broker_id != session.node_id or BROKER not in session.roles
     ):
@@ -152,7 +161,8 @@ class RaftService:
             raise RefusedError(
                 NOT_ITS_OWN,
                 f"node {session.node_id} is no voter that node {self._identity.node_id} knows of: see "
-                "controller.quorum.voters of both",
+                "controller.quorum.voters of both, and whether one of them lost its disk and founded a "
+                "second cluster",
             )
 
     async def _read(self, frames: AsyncIterator[bytes], session: Session) -> None:

@@ -15,7 +15,10 @@
     brokers         registration, heartbeats, fencing, shutdown
     topics          create, delete, grow
     partitions      changes of the in-sync replicas, elections by hand
+    reassignments   moves of partitions to other brokers
+    moves/          moves that the controller begins by itself: internal topics grow
     producer_ids    blocks of producer ids
+    quorum/         where controllers are reached, and what they vote with
     requests        requests and replies
     machine         all of it as one `Machine`
 

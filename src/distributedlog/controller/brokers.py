@@ -21,12 +21,13 @@ A broker whose ports refuse is fenced after a short silence (decision 34).  It m
 hold a lease; so until a session after its last heartbeat it counts among those who may.
 
 SOFT STATE, lost with the controller: when each broker sent its last heartbeat, how far it has replayed, at
-which offset its shutdown began, and what else is heard from brokers (`sessions`).  A new controller gives
-every broker a full session timeout from its own beginning.  But only who sent this controller a heartbeat
-counts as alive when another incarnation comes: a broker that crashed together with the controller need not
-wait for its own ghost.  (One that comes with other disks does: it has no lock that proves its predecessor
-gone, and that one may hold a lease.)  A controller that was itself stopped for a while gives all a full
-session timeout again: their heartbeats may lie unread.
+which offset its shutdown began, and what else is heard from brokers (`sessions`).  A new controller takes the
+time of its election for silence: every broker has the rest of a session timeout, which is no less than a
+lease lasts (decision 34).  But only who sent this controller a heartbeat counts as alive when another
+incarnation comes: a broker that crashed together with the controller need not wait for its own ghost.  (One
+that comes with other disks does: it has no lock that proves its predecessor gone, and that one may hold a
+lease.)  A controller that was itself stopped for a while gives all a full session timeout again: their
+heartbeats may lie unread.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +47,7 @@ from distributedlog.controller.elections import (
     rules_of,
     sweep,
 )
-from distributedlog.controller.features import METADATA_FEATURE, has_eligible_leaders
+from distributedlog.controller.features import METADATA_FEATURE, has_eligible_leaders, has_hosts
 from distributedlog.controller.image import Broker, MetadataImage
 from distributedlog.controller.records import (
     FENCE,
@@ -83,6 +84,9 @@ PREDECESSORS_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 1_000
 PORT_MAX: Final = 65_535
 BROKER_ID_MAX: Final = 2**31 - 1
+ELECTION_PARTS: Final = 8
+"""A new controller takes everybody for silent since an election timeout ago, or since this part of a session
+timeout if that is less: the rest is longer than a lease, which another may have granted just now."""
 LATE_PARTS: Final = 4
 """Waking later than the session timeout by this part of it means that the controller itself was stopped."""
 
@@ -167,16 +171,23 @@ class Sessions:
         self.unclean = UncleanElections()
 
     def restart(
-        self, image: MetadataImage, now_ms: int, next_offset: int, refused_timeout_ms: int = 0
+        self,
+        image: MetadataImage,
+        now_ms: int,
+        next_offset: int,
+        refused_timeout_ms: int = 0,
+        election_timeout_ms: int = 0,
     ) -> None:
-        """A new controller: everyone has a full session timeout from now.
+        """A new controller: everyone was last heard before it was elected (`ELECTION_PARTS`).
 
         But for who is dead by what its ports say: who was the controller before was silent for longer than it
         takes to elect another, and the others have half of the time for a first heartbeat.
         """
+        timeout_ms = session_timeout_ms(image)
+        contact_ms = now_ms - min(election_timeout_ms, timeout_ms // ELECTION_PARTS)
         self._of = {}
         self._lease_ends_ms = {
-            broker_id: now_ms + session_timeout_ms(image)
+            broker_id: contact_ms + timeout_ms
             for broker_id, broker in image.brokers.items()
             if broker.fenced and not broker.in_controlled_shutdown
         }
@@ -186,7 +197,8 @@ class Sessions:
             shutdown_offset = next_offset if broker.in_controlled_shutdown else None
             granted_ms = 0 if broker_id == image.controller_id else refused_timeout_ms // 2
             silent_since_ms = now_ms - refused_timeout_ms + granted_ms
-            self._of[broker_id] = Session(now_ms, silent_since_ms, False, shutdown_offset=shutdown_offset)
+            session = Session(contact_ms, silent_since_ms, False, shutdown_offset=shutdown_offset)
+            self._of[broker_id] = session
 
     def note_progress(self, broker_id: int, now_ms: int, metadata_offset: int, next_offset: int) -> None:
         """Notes how far a heartbeat says it is.  Who has by now what there was at its last heartbeat had all
@@ -252,8 +264,12 @@ class Sessions:
         """Returns the brokers that may hold a lease: all that are active, and those that were fenced when
         their lease may not have ended."""
         for broker_id in image.brokers:
-            if image.is_active(broker_id) or now_ms < self._lease_ends_ms.get(broker_id, now_ms):
+            if image.is_active(broker_id) or self.may_hold_lease(broker_id, now_ms):
                 yield broker_id
+
+    def may_hold_lease(self, broker_id: int, now_ms: int) -> bool:
+        """Returns whether a broker that is fenced may be alive, and answer by the lease it had."""
+        return now_ms < self._lease_ends_ms.get(broker_id, now_ms)
 
     def excuse(self, image: MetadataImage, due_ms: int, now_ms: int) -> None:
         """Begins all sessions anew if one is long overdue: the controller itself did not run then."""
@@ -300,7 +316,8 @@ def register(
     same = existing is not None and existing.incarnation_id == request.incarnation_id
     if existing is not None and not same and not _proves_gone(existing, request):
         # A predecessor on the same disks is gone, or this process would not have their lock.
-        is_heard = not (existing.is_active and _has_other_disks(existing, request.log_dirs))
+        may_answer = existing.is_active or sessions.may_hold_lease(request.broker_id, now_ms)
+        is_heard = not (may_answer and _has_other_disks(existing, request.log_dirs))
         if sessions.is_alive(image, request.broker_id, now_ms, is_heard=is_heard):
             raise DuplicateRegistrationError(f"another process is alive as broker {request.broker_id}")
     broker = Broker(
@@ -313,6 +330,7 @@ def register(
         fenced=existing.fenced if existing and same else True,
         in_controlled_shutdown=existing.in_controlled_shutdown if existing and same else False,
         log_dirs=request.log_dirs if has_eligible_leaders(image.level) else (),
+        host=request.host if has_hosts(image.level) else None,
     )
     records: list[Message] = []
     if same:
@@ -351,7 +369,7 @@ def _check_registration(image: MetadataImage, request: RegisterBrokerRequest) ->
         raise InconsistentClusterIdError(
             f"this is the cluster {image.cluster_id}, and the broker belongs to {request.cluster_id}"
         )
-    texts = [request.rack or "", *(each.host for each in request.endpoints)]
+    texts = [request.rack or "", request.host or "", *(each.host for each in request.endpoints)]
     texts += [each.name for each in request.endpoints] + [each.name for each in request.features]
     wrong = (
         not 0 <= request.broker_id <= BROKER_ID_MAX

@@ -95,6 +95,8 @@ class ControllerConfig:
     over as many."""
     refused_timeout_ms: int = 1 * SECOND_MS
     """A broker that has been silent for this long, and whose ports refuse, is fenced."""
+    election_timeout_ms: int = 1 * SECOND_MS
+    """The voters' own: who elects another controller has not heard the one before it for this long."""
     leader_balance_interval_ms: int = 300 * SECOND_MS
     elections_per_balance_max: int = 1_000
     partitions_max: int = 16_000

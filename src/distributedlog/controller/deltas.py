@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 from distributedlog.controller.image import (
     Broker,
     ConfigResource,
+    ControllerRegistration,
     MetadataImage,
     Partition,
     QuotaEntity,
@@ -50,6 +51,7 @@ class ImageDelta(NamedTuple):
     configs: tuple[Change[ConfigResource, Settings], ...]
     features: tuple[Change[str, int], ...]
     quotas: tuple[Change[QuotaEntity, Quotas], ...]
+    controllers: tuple[Change[int, ControllerRegistration], ...]
     scalars: Scalars
     """The scalars of the newer image, changed or not."""
 
@@ -73,6 +75,7 @@ def diff(old: MetadataImage, new: MetadataImage) -> ImageDelta:
         tuple(changes(old.configs, new.configs)),
         tuple(changes(old.features, new.features)),
         tuple(changes(old.quotas, new.quotas)),
+        tuple(changes(old.controllers, new.controllers)),
         Scalars(new.offset, new.epoch, new.controller_id, new.cluster_id, new.next_producer_id),
     )
 

@@ -10,6 +10,8 @@ until an operator raises the level.
 | 1     | RegisterBroker 1, PartitionCreated 0, PartitionChanged 0: an ISR keeps its last member        |
 | 2     | RegisterBroker 3, PartitionCreated 2, PartitionChanged 2: eligible leader replicas, disk ids  |
 | 3     | ClientQuotaChanged 0: quotas                                                                  |
+| 4     | RegisterBroker 3 with the host that a broker runs on                                          |
+| 5     | ControllerRegistered 0, ControllerForgotten 0: voters that come and go                        |
 
 The record that raises the level stands in the log before the first that needs it.  If it does not commit,
 neither does anything behind it; so no reader ever meets a record above a level that is committed.  A reader
@@ -35,6 +37,8 @@ from distributedlog.controller.records import (
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
+    ControllerForgotten,
+    ControllerRegistered,
     FeatureLevelSet,
     NoOp,
     PartitionChanged,
@@ -57,7 +61,9 @@ TRANSACTION_LEVEL_EPOCHS: Final = 2
 LEVEL_MIN: Final = 1
 LEVEL_ELIGIBLE_LEADERS: Final = 2
 LEVEL_QUOTAS: Final = 3
-LEVEL_MAX: Final = 3
+LEVEL_HOSTS: Final = 4
+LEVEL_CONTROLLERS: Final = 5
+LEVEL_MAX: Final = 5
 
 FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_FEATURE: (LEVEL_MIN, LEVEL_MAX),
@@ -84,10 +90,13 @@ _ELIGIBLE: Final[Mapping[type[Message], int]] = {
     PartitionCreated: 2,
     PartitionChanged: 2,
 }
+_QUOTAS: Final[Mapping[type[Message], int]] = {**_ELIGIBLE, ClientQuotaChanged: 0}
 LEVELS: Final[Mapping[int, Mapping[type[Message], int]]] = {
     1: {**_ALWAYS, RegisterBroker: 1, PartitionCreated: 0, PartitionChanged: 0},
     2: _ELIGIBLE,
-    3: {**_ELIGIBLE, ClientQuotaChanged: 0},
+    3: _QUOTAS,
+    4: _QUOTAS,
+    5: {**_QUOTAS, ControllerRegistered: 0, ControllerForgotten: 0},
 }
 
 
@@ -109,6 +118,14 @@ def has_eligible_leaders(level: int) -> bool:
 
 def has_quotas(level: int) -> bool:
     return level >= LEVEL_QUOTAS
+
+
+def has_hosts(level: int) -> bool:
+    return level >= LEVEL_HOSTS
+
+
+def has_controllers(level: int) -> bool:
+    return level >= LEVEL_CONTROLLERS
 
 
 def has_consumer_groups(features: SupportsGet) -> bool:

@@ -7,6 +7,7 @@ touch, so a change among 10,000 partitions costs microseconds, and any number of
       brokers    id -> Broker                 topics     topic id -> Topic -> partition id -> Partition
       topic_ids  name -> topic id             configs    (kind, name) -> name -> value
       features   name -> level                quotas     (type, name) each -> key -> limit
+      controllers  id -> ControllerRegistration
       next_producer_id, cluster_id, controller_id, epoch, offset
 
 Invariants: `topic_ids` and `topics` name each other; a resource without settings is not in `configs`, an
@@ -35,6 +36,8 @@ from distributedlog.controller.records import (
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
+    ControllerForgotten,
+    ControllerRegistered,
     FeatureLevelSet,
     NoOp,
     PartitionChanged,
@@ -98,11 +101,29 @@ class Broker(NamedTuple):
     fenced: bool
     in_controlled_shutdown: bool
     log_dirs: tuple[Uuid, ...]
+    host: str | None = None
+    """The machine it runs on, if it says so; see `placement_host`."""
+
+    @property
+    def placement_host(self) -> str:
+        """The machine on which this broker counts as standing: what it says, or else where it listens."""
+        return self.host or self.endpoints[0].host
 
     @property
     def is_active(self) -> bool:
         """It may lead, and be in an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
+
+
+class ControllerRegistration(NamedTuple):
+    """A node that votes, or could: where the others reach it, and what it votes with."""
+
+    controller_id: int
+    directory_id: Uuid
+    incarnation: int
+    """That of its Raft storage: a storage that lost something has another."""
+    host: str
+    port: int
 
 
 class Partition(NamedTuple):
@@ -173,6 +194,7 @@ class MetadataImage:
     topic_ids: PersistentMap[str, Uuid] = field(default_factory=PersistentMap)
     configs: PersistentMap[ConfigResource, Settings] = field(default_factory=PersistentMap)
     quotas: PersistentMap[QuotaEntity, Quotas] = field(default_factory=PersistentMap)
+    controllers: PersistentMap[int, ControllerRegistration] = field(default_factory=PersistentMap)
 
     @property
     def level(self) -> int:
@@ -220,6 +242,7 @@ class _Successor:
         self.topic_ids = image.topic_ids
         self.configs = image.configs
         self.quotas = image.quotas
+        self.controllers = image.controllers
 
     def image(self, offset: int) -> MetadataImage:
         return MetadataImage(
@@ -234,6 +257,7 @@ class _Successor:
             self.topic_ids,
             self.configs,
             self.quotas,
+            self.controllers,
         )
 
     def topic(self, topic_id: Uuid) -> Topic:
@@ -265,6 +289,19 @@ def _controller_elected(to: _Successor, record: ControllerElected) -> None:
     to.controller_id, to.epoch = record.controller_id, record.epoch
 
 
+def _controller_registered(to: _Successor, record: ControllerRegistered) -> None:
+    registration = ControllerRegistration(
+        record.controller_id, record.directory_id, record.incarnation, record.host, record.port
+    )
+    to.controllers = to.controllers.set(record.controller_id, registration)
+
+
+def _controller_forgotten(to: _Successor, record: ControllerForgotten) -> None:
+    if record.controller_id not in to.controllers:
+        raise ConsensusError(f"a record forgets controller {record.controller_id}, which is not registered")
+    to.controllers = to.controllers.delete(record.controller_id)
+
+
 def _register_broker(to: _Successor, record: RegisterBroker) -> None:
     broker = Broker(
         broker_id=record.broker_id,
@@ -281,6 +318,7 @@ def _register_broker(to: _Successor, record: RegisterBroker) -> None:
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
         log_dirs=tuple(record.log_dirs),
+        host=record.host,
     )
     to.brokers = to.brokers.set(record.broker_id, broker)
 
@@ -409,4 +447,6 @@ _APPLY: Final[Mapping[type[Message], Callable[[_Successor, Any], None]]] = {
     NoOp: _no_op,
     ClusterCreated: _cluster_created,
     ControllerElected: _controller_elected,
+    ControllerRegistered: _controller_registered,
+    ControllerForgotten: _controller_forgotten,
 }

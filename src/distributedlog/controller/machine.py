@@ -2,12 +2,13 @@
 
     request -> the subject's module -> records at the cluster's level -> append, replay -> the next image
 
-SOFT STATE: the sessions of brokers (see `brokers`), and when leaders are to be balanced next.  A new
+SOFT STATE: the sessions of brokers (see `brokers`), when leaders are to be balanced next, and when internal
+topics are looked at.  A new
 controller takes over by replay.  Every change is one entry of the log, so nothing can be half done; what a
 predecessor had begun and not yet written (a broker to fence, a shutdown to finish, a partition without
 a leader that could have one) follows from the image, and is taken up in `activated` or as its time comes.
-Nobody is fenced before a full session timeout has passed under the new controller, but for who is dead by
-what its ports say (decision 34).
+Nobody is fenced by a new controller before any lease must have ended that the one before it granted, but for
+who is dead by what its ports say (decision 34).
 
 The first entry of each controller says who it is, and has the settings of the whole cluster that it lacked.
 The first of a new cluster says its level and its id too, and nothing may stand before it.  The machine asks
@@ -31,10 +32,13 @@ from distributedlog.controller.features import (
     versioned,
 )
 from distributedlog.controller.image import NO_OFFSET, Broker, MetadataImage
+from distributedlog.controller.moves.internal_topics import InternalTopicsGrowth
 from distributedlog.controller.placement import Chance
+from distributedlog.controller.quorum import registrations
 from distributedlog.controller.quotas import ENTITIES_MAX, edit_quotas, entity_of
 from distributedlog.controller.records import ClusterCreated, ControllerElected, FeatureLevelSet, Versioned
 from distributedlog.controller.requests import (
+    AddVoterRequest,
     AllocateProducerIdsRequest,
     AlterConfigsRequest,
     AlterPartitionsRequest,
@@ -47,6 +51,7 @@ from distributedlog.controller.requests import (
     ElectLeadersRequest,
     FeaturesReply,
     FenceRefusedRequest,
+    ForgetControllerRequest,
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
     ItemOutcome,
@@ -54,6 +59,8 @@ from distributedlog.controller.requests import (
     ReadImageRequest,
     RegisterBrokerReply,
     RegisterBrokerRequest,
+    RegisterControllerRequest,
+    RemoveVoterRequest,
     Request,
     Response,
     UnregisterBrokerRequest,
@@ -61,7 +68,7 @@ from distributedlog.controller.requests import (
     failure,
 )
 from distributedlog.controller.snapshots import decode_snapshot, encode_snapshot
-from distributedlog.model.cluster_settings import find_replication_defaults
+from distributedlog.model.cluster_settings import find_new_cluster_defaults
 from distributedlog.model.config import SECOND_MS
 from distributedlog.model.errors import (
     ConsensusError,
@@ -87,6 +94,7 @@ class ControllerMachine:
         self.image = image or MetadataImage()
         self._chance = chance
         self._sessions = Sessions()
+        self._growth = InternalTopicsGrowth()
         self._balance_ms = 0
 
     # --- the contract --------------------------------------------------------------------------
@@ -101,18 +109,24 @@ class ControllerMachine:
         messages = [message for message, _ in records]
         self._sessions.leases.note_changes(self.image, messages, offset)
         self._sessions.unclean.note_changes(messages)
+        self._growth.note_changes(messages)
         self.image = self.image.apply(messages, offset, level_max=self.config.level_max)
 
     def activated(self, context: Context) -> Result[Versioned, None, None]:
         self._sessions.restart(
-            self.image, context.now_ms, context.next_offset, self.config.refused_timeout_ms
+            self.image,
+            context.now_ms,
+            context.next_offset,
+            self.config.refused_timeout_ms,
+            self.config.election_timeout_ms,
         )
+        self._growth.restart(context.now_ms)
         self._balance_ms = context.now_ms + self.config.leader_balance_interval_ms
         elected = ControllerElected(controller_id=self.config.controller_id, epoch=context.epoch)
         if not self.image.cluster_id:
             # Only a new cluster: one that exists goes on as it was.
             given = {
-                **find_replication_defaults(self.config.brokers_expected),
+                **find_new_cluster_defaults(self.config.brokers_expected),
                 **self.config.cluster_settings,
             }
             common = settle_cluster_settings(self.image, given)
@@ -139,7 +153,8 @@ class ControllerMachine:
     def next_deadline_ms(self) -> int | None:
         expiry = self._sessions.next_expiry(self.image)
         unclean_ms = self._sessions.unclean.next_deadline_ms(self.image)
-        times = (self._balance_ms, None if expiry is None else expiry[0], unclean_ms)
+        expiry_ms = None if expiry is None else expiry[0]
+        times = (self._balance_ms, expiry_ms, unclean_ms, self._growth.next_deadline_ms())
         return min(each for each in times if each is not None)
 
     def tick(self, context: Context) -> Result[Versioned, None, None]:
@@ -151,6 +166,9 @@ class ControllerMachine:
         elected = self._sessions.unclean.elect(self.image, context.now_ms)
         if elected:
             return Result(None, self._at_level(elected))
+        grown = self._growth.grow(self.image, context.now_ms)
+        if grown:
+            return Result(None, self._at_level(grown))
         if self._balance_ms > context.now_ms:
             return Result(None)
         limit = self.config.elections_per_balance_max
@@ -208,7 +226,11 @@ class ControllerMachine:
                 return self._alter_quotas(request)
             case AlterReassignmentsRequest():
                 return reassignments.alter_reassignments(image, config, request)
-            case DescribeQuorumRequest():
+            case RegisterControllerRequest():
+                return registrations.register(image, request), None
+            case ForgetControllerRequest():
+                return registrations.forget(image, request), None
+            case DescribeQuorumRequest() | AddVoterRequest() | RemoveVoterRequest():
                 raise InvalidRequestError("who keeps the log is not known to what the log makes")
             case ReadImageRequest():
                 return [], image

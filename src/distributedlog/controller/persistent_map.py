@@ -34,6 +34,11 @@ _MISSING: Final = _Missing()
 
 def hash32(key: object) -> int:
     """Hashes numbers, texts, bytes and tuples of them: the same in every process."""
+    kind = type(key)
+    if kind is int:
+        return cast(int, key) & HASH_MASK
+    if kind is bytes:
+        return crc32(cast(bytes, key))
     if isinstance(key, int):
         return key & HASH_MASK
     if isinstance(key, str):
@@ -120,9 +125,11 @@ class PersistentMap(Generic[K, V]):
             path >>= BITS
         if node is None:
             return default
-        leaf = cast(_Leaf[K, V], node)
+        leaf = cast("_Leaf[K, V]", node)
         if leaf.hash == hashed:
-            for each, value in leaf.items():
+            if leaf.key == key:
+                return leaf.value
+            for each, value in leaf.rest:
                 if each == key:
                     return value
         return default

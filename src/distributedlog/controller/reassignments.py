@@ -189,10 +189,22 @@ def _alter(
                 f"{name} has {partition.replication_factor} replicas, and {len(target)} are named"
             )
         moving = begin(partition, target)
+    return _begin_moving(image, topic, name.partition, moving)
+
+
+def begin_move(image: MetadataImage, topic: Topic, partition_id: int, target: Ids) -> PartitionChanged | None:
+    """Returns the record by which a partition is on its way to a target that is known to be possible."""
+    return _begin_moving(image, topic, partition_id, begin(topic.partitions[partition_id], target))
+
+
+def _begin_moving(
+    image: MetadataImage, topic: Topic, partition_id: int, moving: Partition
+) -> PartitionChanged | None:
+    partition = topic.partitions[partition_id]
     _check_held(partition, moving.replicas)
     isr = _within(partition.isr, moving.replicas)
     planned = plan(moving, rules_of(image, topic.name), image.is_active, isr=isr)
-    return settle(image, topic, name.partition, planned, moving)
+    return settle(image, topic, partition_id, planned, moving)
 
 
 def list_moving(image: MetadataImage) -> Iterator[tuple[TopicPartition, Partition]]:

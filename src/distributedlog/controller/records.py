@@ -19,6 +19,8 @@ are flexible, so a field can be added as a tagged one.
 | 20  | NoOp                     | 0        | nothing                                                      |
 | 100 | ClusterCreated           | 0        | the cluster's id; ours                                       |
 | 101 | ControllerElected        | 0        | the active controller from here on, and its epoch; ours      |
+| 102 | ControllerRegistered     | 0        | where a controller is reached, and its storage; ours         |
+| 103 | ControllerForgotten      | 0        | a controller is no voter, and its place is forgotten; ours   |
 
 Kept free, for what they are in Kafka: 11 and 22 (users), 18 and 19 (access control).  Versions between those
 named can be read; no level writes them.
@@ -56,6 +58,9 @@ UNFENCE: Final = -1
 ORIGINAL_TAG: Final = 10_000
 """A tag that is not Kafka's: the order of the replicas before a move, which its cancellation restores."""
 
+HOST_TAG: Final = 10_000
+"""Likewise, of another record: the machine that a broker runs on."""
+
 RESERVED_IDS: Final = frozenset({11, 18, 19, 22})
 
 
@@ -84,6 +89,8 @@ class RegisterBroker(Message, versions=(0, 3), flexible_since=0):
     fenced: bool = field(BOOL, default=True)
     in_controlled_shutdown: bool = field(BOOL, since=1, default=False)
     log_dirs: list[Uuid] = field(array(UUID), since=3, tag=0, default_factory=list)
+    host: str | None = field(nullable(STRING), since=3, tag=HOST_TAG, default=None)
+    """Written from level 4 on."""
 
 
 class UnregisterBroker(Message, versions=(0, 0), flexible_since=0):
@@ -191,6 +198,20 @@ class ControllerElected(Message, versions=(0, 0), flexible_since=0):
     epoch: int = field(INT64)
 
 
+class ControllerRegistered(Message, versions=(0, 0), flexible_since=0):
+    controller_id: int = field(INT32)
+    directory_id: Uuid = field(UUID)
+    """The data directory's id: what Kafka's tools name a voter by, beside its number."""
+    incarnation: int = field(INT64)
+    """That of its Raft storage, which a membership names (`raft/membership`)."""
+    host: str = field(STRING)
+    port: int = field(UINT16)
+
+
+class ControllerForgotten(Message, versions=(0, 0), flexible_since=0):
+    controller_id: int = field(INT32)
+
+
 RECORDS: Final[Mapping[int, type[Message]]] = {
     0: RegisterBroker,
     1: UnregisterBroker,
@@ -206,6 +227,8 @@ RECORDS: Final[Mapping[int, type[Message]]] = {
     20: NoOp,
     100: ClusterCreated,
     101: ControllerElected,
+    102: ControllerRegistered,
+    103: ControllerForgotten,
 }
 RECORD_IDS: Final[Mapping[type[Message], int]] = {record: number for number, record in RECORDS.items()}
 

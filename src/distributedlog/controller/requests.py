@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from distributedlog.controller.configs import ConfigEdit
 from distributedlog.controller.image import (
     ConfigResource,
+    ControllerRegistration,
     Endpoint,
     MetadataImage,
     QuotaEntity,
@@ -58,6 +59,8 @@ class RegisterBrokerRequest(NamedTuple):
     """Incarnations that are dead: this process has the lock under which they ran (decision 30)."""
     synced_broker_epoch: int = UNKNOWN_EPOCH
     """The epoch in which it committed nothing that it had not synced (decision 33)."""
+    host: str | None = None
+    """The machine it runs on; None: where it listens says it."""
 
 
 class RegisterBrokerReply(NamedTuple):
@@ -310,6 +313,43 @@ class QuorumReply(NamedTuple):
     observers: tuple[ReplicaProgress, ...]
 
 
+# --- voters ------------------------------------------------------------------------------------
+
+
+class RegisterControllerRequest(NamedTuple):
+    """A controller says where it is and what it votes with, when it starts and whenever the image does not
+    say so."""
+
+    cluster_id: str
+    registration: ControllerRegistration
+
+
+class ForgetControllerRequest(NamedTuple):
+    """Tells the controller, from inside it, that a node was removed from the voters; if its registration is
+    another by now, it stands."""
+
+    registration: ControllerRegistration
+
+
+class AddVoterRequest(NamedTuple):
+    """Makes a registered controller a voter.  Served by the leader's Raft node, not the machine."""
+
+    cluster_id: str | None
+    """None: whoever asks does not say which cluster it means."""
+    voter_id: int
+    directory_id: Uuid = ZERO_UUID
+    """The data directory that is meant; zero: the one that it has."""
+    await_commit: bool = True
+
+
+class RemoveVoterRequest(NamedTuple):
+    """Makes a voter, or an observer on its way to be one, a stranger.  Served as the other."""
+
+    cluster_id: str | None
+    voter_id: int
+    directory_id: Uuid = ZERO_UUID
+
+
 # --- the whole ---------------------------------------------------------------------------------
 
 
@@ -334,6 +374,10 @@ Request = (
     | AlterQuotasRequest
     | AlterReassignmentsRequest
     | DescribeQuorumRequest
+    | RegisterControllerRequest
+    | ForgetControllerRequest
+    | AddVoterRequest
+    | RemoveVoterRequest
     | ReadImageRequest
 )
 Response = (

@@ -16,7 +16,7 @@ from typing import Final
 
 from distributedlog.controller.bundles import BUNDLE_BYTES_MAX, decode_bundle, encode_bundle
 from distributedlog.controller.features import LEVEL_MAX, has_eligible_leaders, versioned
-from distributedlog.controller.image import Broker, MetadataImage, Partition, Topic
+from distributedlog.controller.image import Broker, ControllerRegistration, MetadataImage, Partition, Topic
 from distributedlog.controller.quotas import quota_records
 from distributedlog.controller.records import (
     BrokerEndpoint,
@@ -24,6 +24,7 @@ from distributedlog.controller.records import (
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
+    ControllerRegistered,
     FeatureLevelSet,
     PartitionCreated,
     ProducerIdsTaken,
@@ -52,6 +53,8 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
         yield ControllerElected(controller_id=image.controller_id, epoch=image.epoch)
     if image.next_producer_id:
         yield ProducerIdsTaken(broker_id=-1, next_producer_id=image.next_producer_id)
+    for _, controller in sorted(image.controllers.items()):
+        yield controller_record(controller)
     for _, broker in sorted(image.brokers.items()):
         yield broker_record(broker)
     for name, topic_id in sorted(image.topic_ids.items()):
@@ -63,6 +66,16 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
                 resource_type=resource.kind, resource_name=resource.name, name=name, value=value
             )
     yield from quota_records((entity, dict(limits.items())) for entity, limits in image.quotas.items())
+
+
+def controller_record(controller: ControllerRegistration) -> ControllerRegistered:
+    return ControllerRegistered(
+        controller_id=controller.controller_id,
+        directory_id=controller.directory_id,
+        incarnation=controller.incarnation,
+        host=controller.host,
+        port=controller.port,
+    )
 
 
 def broker_record(broker: Broker) -> RegisterBroker:
@@ -82,6 +95,7 @@ def broker_record(broker: Broker) -> RegisterBroker:
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.log_dirs),
+        host=broker.host,
     )
 
 

@@ -6,8 +6,20 @@
 
 A voter has promised things (its vote, its entries).  One that comes back with an empty directory must not
 vote as if it had promised nothing, so an empty directory is made into a voter's only when somebody says so:
-`dlog server format`.  The only voter has promised nothing to anybody else, and a node that does not vote has
-promised nothing at all: for these two a directory is made when they first start.
+`dlog server format`.  One that joins a cluster (it is not among the voters of its settings, or it is
+formatted so) has no Raft state: it is of an incarnation of its own (`raft/membership`), and no voter until it
+is added.
+
+The only voter has promised nothing to anybody else, and a node that does not vote has promised nothing at
+all: for these two a directory is made when they first start.  But the only voter of its settings may have
+been given others since, and lost its disk.
+
+    its settings name no cluster    it founds a new one, with an id that nobody mistakes for another
+    they name one (`cluster.id`)    somebody has to say that it is new: `dlog server format`, --new-cluster
+
+Else it would found the cluster once more, empty, under the id by which nodes and clients know it.  Should it
+be said by mistake, the incarnation that it founds with is its directory's: on a new disk it is not the voter
+that the others mean.
 
 A crash while a directory is made leaves one without meta.properties: it is made anew, by the same rule.
 
@@ -46,6 +58,7 @@ from distributedlog.storage.checkpoints import (
 from distributedlog.storage.files import Files
 
 NO_EPOCH = -1
+INCARNATION_MAX = 2**63 - 1
 UNFINISHED_ADOPTION_FILE = "adoption-unfinished"
 KAFKA_METADATA_DIRECTORY = "__cluster_metadata-0"
 
@@ -58,6 +71,11 @@ class Identity(NamedTuple):
     """The broker epoch in which it last stopped with everything on disk; -1 after any other stop."""
 
 
+def founding_incarnation(directory_id: Uuid) -> int:
+    """Returns the incarnation with which the only voter of a new cluster votes, by its data directory."""
+    return int.from_bytes(directory_id.bytes16[-8:], "big") % INCARNATION_MAX + 1
+
+
 def format_directory(
     files: Files,
     settings: NodeSettings,
@@ -66,10 +84,12 @@ def format_directory(
     randomness: Randomness,
     cluster_id: str | None = None,
     secret: str | None = None,
+    is_joining: bool = False,
 ) -> str:
     """Makes a new node's directory; the cluster's id.  One that belongs to a node already is refused.
 
     `secret` is the text of the cluster's file of secrets; None: this is the first node, and makes it.
+    `is_joining`: the node is none of the first voters, whatever the settings say; it may be added to them.
     """
     directory = settings.data_dir
     if not files.is_directory(directory):
@@ -85,23 +105,35 @@ def format_directory(
             raise ConfigError(
                 "the nodes of a cluster must agree on its id: set cluster.id, or give --cluster-id"
             )
+        if is_joining and _is_only_voter(settings):
+            raise ConfigError(
+                f"node {settings.node_id} joins a cluster, but controller.quorum.voters names nobody else: "
+                "name the voters that are there"
+            )
         identity = chosen or str(randomness.new_uuid())
-        if settings.is_controller:
-            LogRaftStorage(files, settings.metadata_dir, clock).format()
-        add_secret(files, settings, secret)
-        meta = MetaProperties(identity, settings.node_id, randomness.new_uuid())
+        directory_id = randomness.new_uuid()
+        is_founding = settings.is_controller and not settings.is_standby and not is_joining
+        if is_founding:
+            founding = founding_incarnation(directory_id) if _is_only_voter(settings) else 0
+            LogRaftStorage(files, settings.metadata_dir, clock).format(founding)
+        add_secret(files, settings, secret, is_founding=is_founding)
+        meta = MetaProperties(identity, settings.node_id, directory_id)
         files.write_atomically(f"{directory}/{META_PROPERTIES_FILE}", encode_meta_properties(meta))
     finally:
         lock.release()
     return identity
 
 
-def add_secret(files: Files, settings: NodeSettings, secret: str | None) -> bool:
+def add_secret(
+    files: Files, settings: NodeSettings, secret: str | None, *, is_founding: bool | None = None
+) -> bool:
     """Returns whether a secret was put into the directory: none is if the settings name a file, or it has
     one."""
     if settings.secret_file is not None or files.exists(settings.secret_path):
         return False
-    if secret is None and not settings.is_controller:
+    if is_founding is None:
+        is_founding = settings.is_controller and not settings.is_standby
+    if secret is None and not is_founding:
         raise ConfigError(
             f"node {settings.node_id} needs the secret of its cluster: set cluster.secret.file, or give a "
             "copy of the first node's with `dlog server format --secret-file`"
@@ -113,18 +145,27 @@ def add_secret(files: Files, settings: NodeSettings, secret: str | None) -> bool
 
 
 def load_identity(
-    files: Files, settings: NodeSettings, *, clock: Clock, randomness: Randomness, needs_secret: bool = True
+    files: Files,
+    settings: NodeSettings,
+    *,
+    clock: Clock,
+    randomness: Randomness,
+    needs_secret: bool = True,
+    is_new_cluster: bool = False,
 ) -> Identity:
-    """Returns who this node is, by its directory; makes one where the rule above allows it."""
+    """Returns who this node is, by its directory; makes one where the rule above allows it.
+    `is_new_cluster`: somebody has said that the cluster of the settings is not there yet."""
     directory = settings.data_dir
     path = f"{directory}/{META_PROPERTIES_FILE}"
     data = files.read_small(path) if files.is_directory(directory) else None
     _check_not_adopted_half(files, directory)
     if data is None:
-        if settings.is_controller and not _is_only_voter(settings):
+        if not _may_be_made(settings, is_new_cluster=is_new_cluster):
             raise ConfigError(
                 f"{directory} is not a node's directory: a new voter's is made with `dlog server format`; "
-                "a voter that lost its disk has to be removed and added again"
+                "that of a voter that lost its disk with `dlog server format --no-initial-controllers`, and "
+                "the other voters in controller.quorum.voters, after which it is removed from the voters and "
+                "added again (`dlog cluster voters`)"
             )
         format_directory(files, settings, clock=clock, randomness=randomness)
         data = files.read_small(path)
@@ -197,6 +238,13 @@ def _clean_epoch(files: Files, directory: str) -> int:
     data = files.read_small(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
     epoch = None if data is None else decode_clean_shutdown(data)
     return NO_EPOCH if epoch is None else epoch
+
+
+def _may_be_made(settings: NodeSettings, *, is_new_cluster: bool) -> bool:
+    """Returns whether an empty directory becomes this node's when it starts."""
+    if not settings.is_controller or settings.is_standby:
+        return True
+    return _is_only_voter(settings) and (settings.cluster_id is None or is_new_cluster)
 
 
 def _is_only_voter(settings: NodeSettings) -> bool:

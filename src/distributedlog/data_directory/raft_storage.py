@@ -79,9 +79,10 @@ class LogRaftStorage:
         self.report: RecoveryReport | None = None
         """What loading found and did, for the operator."""
 
-    def format(self) -> None:
-        """Makes an empty storage of the first incarnation, for a new cluster's first members."""
+    def format(self, incarnation: int = 0) -> None:
+        """Makes an empty storage of this incarnation, for one of a new cluster's first members."""
         self._files.make_directory(self._directory)
+        self._hard_state = self._hard_state._replace(incarnation=incarnation)
         self._save_state()
 
     # --- loading -------------------------------------------------------------------------------

@@ -62,14 +62,6 @@ def _note_fork() -> None:
 os.register_at_fork(after_in_child=_note_fork)
 
 
-def _log_damage(store: LogStore) -> None:
-    for partition, report in store.reports.items():
-        for damage in report.damage:
-            _logger.error("%s: %s", partition, damage)
-        if report.lost_synced_offsets:
-            _logger.error("%s: the last %d synced offsets are gone", partition, report.lost_synced_offsets)
-
-
 class Store:
     """Many logs in one data directory.
 
@@ -97,7 +89,8 @@ class Store:
         self._maintenance: threading.Thread | None = None
         for log in store.logs.values():
             log.advance_high_watermark(log.end_offset)
-        _log_damage(store)
+        for line in store.losses():
+            _logger.error("%s", line)
         if background:
             self._maintenance = threading.Thread(
                 target=self._maintain_regularly, name="dlog-maintenance", daemon=True

@@ -5,8 +5,10 @@ the other thinks cannot be committed; so there is one value, in the metadata log
 brokers (the broker resource without a name), written when the cluster is formatted.  What a topic itself says
 comes before it, where topics have the setting.  A single broker has no value of its own for any of these.
 
-The default of a setting is that of one broker, and of clusters that were formatted before it was there.  A
-new cluster of several is formatted to replicate (`find_replication_defaults`).
+The default of a setting is that of one broker, and of clusters that were formatted before it was there: it
+is never changed, because brokers of two versions must mean the same by its absence.  What a new cluster is
+formatted with may be another value (`find_new_cluster_defaults`): several brokers replicate, sessions are
+shorter, and internal topics grow when brokers join.
 """
 
 from collections.abc import Mapping
@@ -28,7 +30,9 @@ TRANSACTIONS_TOPIC_REPLICATION_FACTOR: Final = "transaction.state.log.replicatio
 TRANSACTIONS_TOPIC_MIN_ISR: Final = "transaction.state.log.min.isr"
 TRANSACTIONS_TOPIC_SEGMENT_BYTES: Final = "transaction.state.log.segment.bytes"
 BROKER_SESSION_TIMEOUT: Final = "broker.session.timeout.ms"
+INTERNAL_TOPICS_GROW: Final = "internal.topics.grow.enable"
 FLUSH_ON_COMMIT: Final = "log.flush.on.commit"
+NEW_CLUSTER_SESSION_TIMEOUT_MS: Final = 6 * SECOND_MS
 REPLICAS_WANTED: Final = 3
 """So many replicas a partition has where nobody says otherwise, if there are as many brokers."""
 
@@ -65,6 +69,7 @@ CLUSTER_SETTINGS: Final[Mapping[str, ClusterSetting]] = {
         ClusterSetting(OFFSETS_TOPIC_PARTITIONS, 50, low=1, high=10_000),
         ClusterSetting(OFFSETS_TOPIC_REPLICATION_FACTOR, 1, low=1, high=1_000),
         ClusterSetting(OFFSETS_TOPIC_SEGMENT_BYTES, 100 * MIB, low=1 * MIB),
+        ClusterSetting(INTERNAL_TOPICS_GROW, False),
         # What a replica counts as stored decides what is committed: all replicas must mean the same by it.
         ClusterSetting(FLUSH_ON_COMMIT, True),
         ClusterSetting(TRANSACTIONS_TOPIC_PARTITIONS, 50, low=1, high=10_000),
@@ -77,8 +82,8 @@ CLUSTER_SETTINGS: Final[Mapping[str, ClusterSetting]] = {
 }
 
 
-def find_replication_defaults(brokers: int) -> dict[str, str]:
-    """The settings with which a new cluster of so many brokers replicates.
+def find_new_cluster_defaults(brokers: int) -> dict[str, str]:
+    """The settings with which a new cluster of so many brokers is formatted, where nobody says otherwise.
 
     One replica may be missing and acks=all is still acknowledged: by two where there are three.  Of two
     brokers one must do alone: to want both would stop writing whenever one of them restarts.
@@ -90,4 +95,6 @@ def find_replication_defaults(brokers: int) -> dict[str, str]:
         MIN_INSYNC_REPLICAS: str(max(1, replicas - 1)),
         TRANSACTIONS_TOPIC_REPLICATION_FACTOR: str(replicas),
         TRANSACTIONS_TOPIC_MIN_ISR: str(max(1, replicas - 1)),
+        BROKER_SESSION_TIMEOUT: str(NEW_CLUSTER_SESSION_TIMEOUT_MS),
+        INTERNAL_TOPICS_GROW: "true",
     }

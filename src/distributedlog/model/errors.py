@@ -155,6 +155,10 @@ class OffsetOutOfRangeError(DlogError):
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+class LogTruncationError(OffsetOutOfRangeError):
+    """What was read is not in the log of the new leader any more: seek to where to go on (KIP-320)."""
+
+
 class UnexpectedOffsetError(DlogError):
     """A follower was given batches that do not continue its log."""
 
@@ -247,6 +251,18 @@ class MembershipError(DlogError):
     """A change of members that cannot be made, or not now."""
 
     code = ErrorCode.INCONSISTENT_VOTER_SET
+
+
+class InvalidVoterKeyError(DlogError):
+    code = ErrorCode.INVALID_VOTER_KEY
+
+
+class DuplicateVoterError(DlogError):
+    code = ErrorCode.DUPLICATE_VOTER
+
+
+class VoterNotFoundError(DlogError):
+    code = ErrorCode.VOTER_NOT_FOUND
 
 
 class MalformedMessageError(DlogError):
@@ -520,6 +536,14 @@ class BrokerUnreachableError(DlogError):
     """No connection to a broker could be made, or it is no broker.  Nothing was asked."""
 
     code = ErrorCode.NETWORK_EXCEPTION
+
+
+class BrokerAvoidedError(BrokerUnreachableError):
+    """A broker could not be reached just now, and is not tried again yet."""
+
+    def __init__(self, message: str, *, again_in_ms: int) -> None:
+        super().__init__(message)
+        self.again_in_ms = again_in_ms
 
 
 class ConnectionLostError(DlogError):

@@ -10,12 +10,12 @@
 With these bounds a session is always longer than an interval between heartbeats.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
-from distributedlog.model.config import DAY_MS, HOUR_MS, INT32_MAX, INT64_MAX, MINUTE_MS, SECOND_MS
+from distributedlog.model.config import INT32_MAX, SECOND_MS
 from distributedlog.model.errors import ConfigError
+from distributedlog.model.iso_durations import duration_nanoseconds
 from distributedlog.model.kept_settings import KeptSetting
 from distributedlog.model.setting_text import quote, read_whole_number
 
@@ -23,14 +23,6 @@ SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
 CONSUMER_SETTINGS: Final = (HEARTBEAT_INTERVAL, SESSION_TIMEOUT)
 _BY_DURATION: Final = "by_duration:"
-_DURATION: Final = re.compile(
-    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?[0-9]{1,19})D)?"
-    r"(?:T(?=[-+0-9])(?:(?P<hours>[-+]?[0-9]{1,19})H)?(?:(?P<minutes>[-+]?[0-9]{1,19})M)?"
-    r"(?:(?P<seconds>[-+]?[0-9]{1,19})(?:[.,](?P<fraction>[0-9]{0,9}))?S)?)?",
-    re.ASCII | re.IGNORECASE,
-)
-"""A duration of ISO 8601, as Java reads it: days and what is shorter."""
-_UNITS_MS: Final = {"days": DAY_MS, "hours": HOUR_MS, "minutes": MINUTE_MS, "seconds": SECOND_MS}
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -41,24 +33,12 @@ def _read_reset(name: str, text: str) -> str:
     text = text.strip()
     if text in ("earliest", "latest"):
         return text
-    if not text.startswith(_BY_DURATION) or not _is_past(text.removeprefix(_BY_DURATION)):
+    is_duration = text.startswith(_BY_DURATION)
+    if not is_duration or duration_nanoseconds(text.removeprefix(_BY_DURATION)) is None:
         raise ConfigError(
             f"{name} cannot be {quote(text)}: it is earliest, latest or by_duration:PnDTnHnMn.nS"
         )
     return text
-
-
-def _is_past(duration: str) -> bool:
-    """Whether it is a duration that is not negative, and no longer than Java can say."""
-    match = _DURATION.fullmatch(duration)
-    if match is None or not any(match[unit] for unit in _UNITS_MS):
-        return False
-    total_ms = sum(int(match[unit] or 0) * factor for unit, factor in _UNITS_MS.items())
-    fraction = int((match["fraction"] or "").ljust(9, "0"))
-    nanoseconds = total_ms * 1_000_000 + (-fraction if (match["seconds"] or "").startswith("-") else fraction)
-    if match["sign"] == "-":
-        nanoseconds = -nanoseconds
-    return 0 <= nanoseconds <= INT64_MAX * 1_000_000_000
 
 
 def _read_isolation(name: str, text: str) -> str:

@@ -1,4 +1,5 @@
-"""Topic settings of Kafka that are kept and described here, but have no effect.
+"""Topic settings of Kafka that only topics have.  Most are kept and described here, but have no effect; the
+throttled replicas (KIP-73) have one.
 
 Whoever creates topics with them, as many tools do with all of Kafka's defaults, is not refused.  Their values
 are checked as Kafka checks them; one that promises what is not done is refused, as by a Kafka broker that has
@@ -26,6 +27,7 @@ class KeptSetting(NamedTuple):
     high: int = INT64_MAX
     broker_name: str | None = None
     """What Kafka's brokers call the default; None if they have none."""
+    has_effect: bool = False
 
     def parse(self, text: str) -> Any:
         value = self.read(self.name, text)
@@ -54,9 +56,17 @@ def _read_throttled_replicas(name: str, text: str) -> tuple[str, ...]:
     return replicas
 
 
+def throttled_partitions(replicas: tuple[str, ...], broker_id: int) -> frozenset[int] | None:
+    """Returns the partitions whose replica on this broker is named; None: all."""
+    if replicas == ("*",):
+        return None
+    named = (each.split(":") for each in replicas)
+    return frozenset(int(partition) for partition, broker in named if int(broker) == broker_id)
+
+
 _LEVEL: Final = "A batch is always compressed at the default level, so that none takes long."
 _REMOTE: Final = "There is no tiered storage."
-_THROTTLE: Final = "Replication is not throttled."
+_THROTTLE: Final = "Replicas that are throttled while they are not in sync: partition:broker, or '*' for all."
 
 
 def _make_settings() -> tuple[KeptSetting, ...]:
@@ -66,8 +76,8 @@ def _make_settings() -> tuple[KeptSetting, ...]:
         KeptSetting(gzip, _read_gzip_level, -1, _LEVEL, -1, 9, gzip),
         KeptSetting(lz4, read_whole_number, 9, _LEVEL, 1, 17, lz4),
         KeptSetting(zstd, read_whole_number, 3, _LEVEL, -131072, 22, zstd),
-        KeptSetting(follower, _read_throttled_replicas, (), _THROTTLE),
-        KeptSetting(leader, _read_throttled_replicas, (), _THROTTLE),
+        KeptSetting(follower, _read_throttled_replicas, (), _THROTTLE, has_effect=True),
+        KeptSetting(leader, _read_throttled_replicas, (), _THROTTLE, has_effect=True),
         KeptSetting("local.retention.bytes", read_whole_number, -2, _REMOTE, -2,
                     broker_name="log.local.retention.bytes"),
         KeptSetting("local.retention.ms", read_whole_number, -2, _REMOTE, -2,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from distributedlog.client.addresses import parse_bootstrap
-from distributedlog.client.admin import Admin
+from distributedlog.client.admin.admin import Admin
 from distributedlog.client.admin.topics import NewTopic
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.options import ClientOptions

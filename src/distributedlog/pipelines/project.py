@@ -53,6 +53,8 @@ class Project:
     name: str
     storage: str
     configuration: Mapping[str, str] = field(default_factory=dict)
+    libraries: tuple[str, ...] = ()
+    """The patterns of the definitions' files; empty if they are not as Spark wants, which it says itself."""
 
     @property
     def state_directory(self) -> str:
@@ -131,10 +133,26 @@ def read_project(spec_path: Path) -> Project:
     for key, value in configuration.items():
         if not isinstance(value, str):
             raise ConfigError(f'{spec_path}: the value of {key} is no text; write it in quotes: "{value}"')
-    project = Project(str(spec_path.parent), str(spec_path), spec["name"], spec["storage"], configuration)
+    project = Project(
+        str(spec_path.parent),
+        str(spec_path),
+        spec["name"],
+        spec["storage"],
+        configuration,
+        _patterns(spec.get("libraries")),
+    )
     project.topics()
     project.compact_files()
     return project
+
+
+def _patterns(libraries: object) -> tuple[str, ...]:
+    """Parses `- glob: {include: transformations/**}`."""
+    try:
+        found = tuple(each["glob"]["include"] for each in libraries)  # type: ignore[attr-defined]
+    except (TypeError, KeyError):
+        return ()
+    return found if all(isinstance(each, str) for each in found) else ()
 
 
 def make_project(parent: str, name: str, *, topic: str, bootstrap: str) -> Project:

@@ -52,7 +52,7 @@ from distributedlog.pipelines.progress import Batch, parse_progress, short_name
 from distributedlog.pipelines.project import BOOTSTRAP_KEY, Project, is_running
 from distributedlog.pipelines.status import PipelineStatus, fold
 from distributedlog.pipelines.table_maintenance import TableMaintenance
-from distributedlog.spark.session.connect import connected, deliver_events, jvm_process, watching
+from distributedlog.spark.session.connect import Clients, deliver_events, jvm_process, server_port, watching
 from distributedlog.spark.session.session import close, session
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Runner:
         self._ends = contextlib.ExitStack()
         self._spark: SparkSession | None = None
         self._maintenance: TableMaintenance | None = None
-        self._client: ConnectSession | None = None
+        self._clients = Clients()
         self._is_ending = False
         self._jvm_ended: str | None = None
 
@@ -243,15 +243,8 @@ class Runner:
 
     def __exit__(self, *_: object) -> None:
         self._is_ending = True
-        self._let_go()
+        self._clients.close()
         self._ends.close()
-
-    def _let_go(self) -> None:
-        """Ends what a run in another thread waits for: it would go on asking a server that is gone."""
-        client = self._client
-        if client is not None:
-            with contextlib.suppress(Exception):
-                client.client.close()
 
     def _watch_jvm(self, process: "subprocess.Popen[bytes] | None") -> None:
         """A client of Connect would wait many minutes for a server that is gone: it is told at once."""
@@ -261,7 +254,7 @@ class Runner:
         if self._is_ending:
             return
         self._jvm_ended = f"Spark's JVM ended ({'exit code' if code >= 0 else 'signal'} {abs(code)})"
-        self._let_go()
+        self._clients.close()
 
     # --- one run -------------------------------------------------------------------------------
 
@@ -298,10 +291,8 @@ class Runner:
     ) -> tuple[str | None, DlogError | None]:
         """Returns what went wrong, and the error itself if it is ours."""
         try:
-            with connected(spark) as client:
-                self._client = client
+            with self._clients.connected(server_port(spark)) as client:
                 self._execute(spark, client, current, full_refresh)
-                self._client = None
         except DlogError as failure:
             return str(failure), failure
         except Exception as failure:
@@ -347,16 +338,13 @@ class Runner:
         """Returns what would run, and what is wrong with it; nothing is run, read or written."""
         assert self._spark is not None, "use it with `with`"
         current = _Current(0)
-        with connected(self._spark) as client:
-            self._client = client
+        with self._clients.connected(server_port(self._spark)) as client:
             try:
                 return self._validate(self._spark, client, current)
             except DlogError as failure:
                 return Validation((current.error_text or str(failure),))
             except Exception as failure:
                 return Validation((current.error_text or describe_raised(failure, self.project.directory),))
-            finally:
-                self._client = None
 
     def _validate(self, spark: "SparkSession", client: "ConnectSession", current: _Current) -> "Validation":
         graph_id, found = self._register(spark, client, current)

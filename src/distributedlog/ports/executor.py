@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -57,6 +57,14 @@ class Executor(Protocol):
     def close(self) -> None:
         """Waits for what was begun."""
         ...
+
+
+def run_side_by_side(works: Sequence[Callable[[], None]], *, threads: int) -> None:
+    """Runs blocking calls on threads of their own, and waits for all of them; raises the first error."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="dlog-opening") as pool:
+        outcomes = list(pool.map(Outcome.of, works))
+    for outcome in outcomes:
+        outcome.value()
 
 
 class SystemExecutor:

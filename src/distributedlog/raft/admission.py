@@ -19,8 +19,8 @@ the members that a node knows of are those of *its own* log, which may be behind
 
 So a node hears whoever is named by *any* configuration since its snapshot (the current one, those before it,
 and one that is not committed yet), and beside those its driver knows as voters: nodes that have proved,
-outside of consensus, that they belong to this cluster.  Where the voters are written in the
-settings of all nodes, as they are today, these are the same nodes, and nobody else is heard.
+outside of consensus, that they belong to this cluster: those of the settings, and those that have registered
+as controllers.  Nobody else is heard.
 
 Why that is safe: to hear a node gives it nothing but what Raft gives any server.  A vote is counted, and an
 acknowledgement too, only of a voter of the configuration in force (`election`, `Core.majority_of`); a

@@ -201,6 +201,18 @@ def route_rows(
     return Route(parts, keyless_count)
 
 
+def partitions_of(keys: "pyarrow.Array[Any]", partition_count: int) -> "pyarrow.Array[Any]":
+    """The partition (int32) that each key decides; null where there is no key."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keyed = _column(pa.record_batch({"key": keys}), "key", pa.binary())
+    found = _wanted_partitions(len(keyed), None)
+    Router(found, partition_count, *_key_views(keyed)).place(0, 1)
+    placed = pa.Array.from_buffers(pa.int32(), len(keyed), [None, pa.py_buffer(found)])
+    return pc.if_else(pc.is_valid(keyed), placed, pa.scalar(None, pa.int32()))
+
+
 def _wanted_partitions(count: int, partitions: Any) -> memoryview:
     """A copy that may be written to, with `NO_PARTITION` for what is open."""
     if partitions is None:

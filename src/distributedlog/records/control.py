@@ -16,17 +16,24 @@ from typing import NamedTuple
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.errors import InvalidRecordError
 from distributedlog.records.kernel import decode_records
-from distributedlog.records.layout import NO_LEADER_EPOCH, BatchHeader, Record
+from distributedlog.records.layout import CODEC_MASK, HEADER_BYTES, NO_LEADER_EPOCH, BatchHeader, Record
 from distributedlog.records.record import DEFAULT_LIMITS, decompress_records, encode_batch
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _VERSION = 0
+_RECORD = struct.Struct(">5shhBhiB")
+_RECORD_HEAD, _VALUE_BYTES, _NO_HEADERS = bytes((32, 0, 0, 0, 2 * _KEY.size)), 2 * _VALUE.size, 0
+"""The record as everybody writes it: its length, no attributes, no deltas, the key's length (varints); the
+key; the value's length and the value; the number of headers."""
 
 
 class ControlType(IntEnum):
     ABORT = 0
     COMMIT = 1
+
+
+_TYPES = {int(each): each for each in ControlType}
 
 
 class EndMarker(NamedTuple):
@@ -71,6 +78,12 @@ def read_end_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndMa
         raise InvalidRecordError(
             f"a batch of {header.record_count} records at {header.base_offset} is no marker"
         )
+    if header.size == HEADER_BYTES + _RECORD.size and not header.attributes & CODEC_MASK:
+        head, key_version, kind, value_bytes, value_version, coordinator_epoch, headers = _RECORD.unpack_from(
+            buffer, position + HEADER_BYTES
+        )
+        if head == _RECORD_HEAD and value_bytes == _VALUE_BYTES and headers == _NO_HEADERS:
+            return _make_marker(header.base_offset, key_version, kind, value_version, coordinator_epoch)
     section = decompress_records(buffer, position, header)
     (record,) = decode_records(section, header, DEFAULT_LIMITS.headers_per_record_max)
     key, value = record.key or b"", record.value or b""
@@ -78,8 +91,13 @@ def read_end_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndMa
         raise InvalidRecordError(f"the control record at {record.offset} is too short for a marker")
     key_version, kind = _KEY.unpack_from(key)
     value_version, coordinator_epoch = _VALUE.unpack_from(value)
-    if key_version < 0 or value_version < 0 or kind not in tuple(ControlType):
-        raise InvalidRecordError(
-            f"the control record at {record.offset} is of type {kind} and ends no transaction"
-        )
-    return EndMarker(ControlType(kind), coordinator_epoch)
+    return _make_marker(record.offset, key_version, kind, value_version, coordinator_epoch)
+
+
+def _make_marker(
+    offset: int, key_version: int, kind: int, value_version: int, coordinator_epoch: int
+) -> EndMarker:
+    found = _TYPES.get(kind)
+    if key_version < 0 or value_version < 0 or found is None:
+        raise InvalidRecordError(f"the control record at {offset} is of type {kind} and ends no transaction")
+    return EndMarker(found, coordinator_epoch)

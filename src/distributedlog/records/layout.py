@@ -148,6 +148,11 @@ def increment_sequence(sequence: int, increment: int) -> int:
     return (sequence + increment) & INT32_MAX
 
 
+def is_behind(sequence: int, other: int) -> bool:
+    """Returns whether a sequence follows another; behind the highest one they begin at 0 again."""
+    return 0 < (sequence - other) & INT32_MAX <= INT32_MAX // 2
+
+
 class Header(NamedTuple):
     """A header of a record.  A key may occur more than once."""
 

@@ -15,7 +15,7 @@ from distributedlog.ports.executor import Executor, Outcome
 from distributedlog.storage.checkpoints import HIGH_WATERMARK_FILE, decode_offsets, encode_offsets
 from distributedlog.storage.files import Files
 from distributedlog.storage.store import LogStore
-from distributedlog.storage.sync import SmallFile
+from distributedlog.storage.syncs.rounds import SmallFile
 
 Written = Callable[[BaseException | None], None]
 

@@ -4,7 +4,8 @@ One `FetchPlanner` stands for all partitions that this broker follows at one lea
 
     READY ──► a request names it ──► records came ──► WAITING ──► stored ──► READY
       │                           └─► nothing came: it stays in the session, and no request names it again
-      └─── an error ──► DELAYED ──► its back-off is over ──► READY
+      ├─── an error ──► DELAYED ──► its back-off is over ──► READY
+      └─── over the follower's throttle ──► THROTTLED ──► the throttle allows more ──► READY
 
 A fetch offset says that everything before it is stored, so a partition is fetched from again only when what
 came last is stored as the topic wants it (`flush.on.commit`: synced).  Others do not wait for it.
@@ -20,6 +21,9 @@ known yet.
 **Stale responses.**  A response is good for a partition only if the partition is fetched from now as it was
 when that request was sent: `RequestPlan.number` is compared with the number in which the partition was last
 named.  Whoever follows in another leader epoch, truncates or appends is named anew.
+
+**Throttled** partitions (KIP-73) are forgotten like others that are not READY.  What a request that was sent
+before brings of them is taken all the same: it has come, and counts.
 
 Cost: a request costs what changed since the last one, never all partitions (but for a full one).
 """
@@ -73,9 +77,12 @@ class FetchState(Enum):
     READY = "ready"
     WAITING = "waiting"
     DELAYED = "delayed"
+    THROTTLED = "throttled"
 
 
 NEVER_SENT: Final = 2**63
+_WAITS_FOR_TIME: Final = (FetchState.DELAYED, FetchState.THROTTLED)
+_TAKES_RESPONSES: Final = (FetchState.READY, FetchState.THROTTLED)
 
 
 class _Followed:
@@ -173,6 +180,26 @@ class FetchPlanner:
         self._changed[key] = None
         return followed.retry_ms
 
+    def throttle(self, key: ReplicaKey, until_ms: int) -> None:
+        """Leaves a partition that would be fetched out until then."""
+        followed = self._followed[key]
+        if followed.state is FetchState.READY:
+            followed.retry_ms = until_ms
+            self._set_state(followed, FetchState.THROTTLED)
+            heapq.heappush(self._delayed, (until_ms, key))
+            self._changed[key] = None
+
+    def end_throttle(self, key: ReplicaKey) -> None:
+        """The partition is not throttled any more, or may be fetched again."""
+        followed = self._followed.get(key)
+        if followed is not None and followed.state is FetchState.THROTTLED:
+            self._make_ready(key, followed)
+
+    def _make_ready(self, key: ReplicaKey, followed: _Followed) -> None:
+        self._set_state(followed, FetchState.READY)
+        followed.sent_number = NEVER_SENT
+        self._changed[key] = None
+
     def _set_state(self, followed: _Followed, state: FetchState) -> None:
         self._ready_count += (state is FetchState.READY) - (followed.state is FetchState.READY)
         followed.state = state
@@ -234,10 +261,8 @@ class FetchPlanner:
             retry_ms, key = heapq.heappop(self._delayed)
             followed = self._followed.get(key)
             is_due = followed is not None and followed.retry_ms == retry_ms
-            if followed is not None and is_due and followed.state is FetchState.DELAYED:
-                self._set_state(followed, FetchState.READY)
-                followed.sent_number = NEVER_SENT
-                self._changed[key] = None
+            if followed is not None and is_due and followed.state in _WAITS_FOR_TIME:
+                self._make_ready(key, followed)
 
     def next_retry_ms(self) -> int | None:
         """When the first of those that are delayed is ready again."""
@@ -277,7 +302,7 @@ class FetchPlanner:
         followed = self._followed.get(key)
         return (
             followed is not None
-            and followed.state is FetchState.READY
+            and followed.state in _TAKES_RESPONSES
             and followed.sent_number <= plan.number
         )
 

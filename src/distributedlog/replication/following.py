@@ -26,17 +26,18 @@ class FollowerReplica(Replica):
         *,
         leader_epoch: int,
         leader_high_watermark: int,
+        leader_log_start: int = 0,
         now_ms: int,
     ) -> AppendResult | None:
-        """Appends whole batches from the leader, perhaps none, and takes its high watermark.  Fetch on from
-        `committable_end_offset` once a sync has made that the log's end."""
+        """Appends whole batches from the leader, perhaps none, and follows its high watermark and log start.
+        Fetch on from `committable_end_offset` once a sync has made that the log's end."""
         self._check_follows(leader_epoch)
         result = None
         if data:
             result = self._append_or_free_space(data, leader_epoch, now_ms)
             self._finish_append(len(data), now_ms, is_awaited=True)
             self._store_start()
-        self.follow_high_watermark(leader_high_watermark)
+        self.follow_watermarks(leader_high_watermark, leader_log_start, now_ms)
         return result
 
     def _append_or_free_space(self, data: Buffer, leader_epoch: int, now_ms: int) -> AppendResult:
@@ -53,9 +54,9 @@ class FollowerReplica(Replica):
 
     @property
     def fetch_position(self) -> FetchPosition | None:
-        """From where on to fetch; None while something is appended that is not stored yet."""
+        """From where on to fetch; None while something is appended or cut that is not stored yet."""
         log = self.log
-        if self.committable_end_offset < log.end_offset:
+        if not self.is_stored:
             return None
         last_epoch = log.epochs.epoch_for_offset(log.end_offset - 1)
         return FetchPosition(
@@ -66,12 +67,19 @@ class FollowerReplica(Replica):
             log.high_watermark,
         )
 
-    def follow_log_start(self, leader_log_start: int, now_ms: int) -> None:
-        """What the leader has deleted is deleted here too, as far as it is committed."""
-        start = min(leader_log_start, self.log.high_watermark)
-        if start > self.log.start_offset:
-            self.log.advance_start_offset(start, now_ms)
+    def follow_watermarks(self, leader_high_watermark: int, leader_log_start: int, now_ms: int) -> None:
+        """Deletes what the leader has deleted, as far as it is committed, and takes its high watermark.
+
+        In this order: before its log start the leader cannot tell whether our records are those that were
+        committed there, and others must not count as committed here."""
+        log = self.log
+        high_watermark = max(log.high_watermark, min(leader_high_watermark, log.end_offset))
+        start = min(leader_log_start, high_watermark)
+        if start > log.start_offset:
+            log.advance_start_offset(start, now_ms, high_watermark=high_watermark)
             self._store_start()
+        if high_watermark > log.high_watermark:
+            self._set_high_watermark(high_watermark)
 
     @property
     def stored_start_offset(self) -> int:
@@ -97,20 +105,17 @@ class FollowerReplica(Replica):
         self._truncate(offset, now_ms)
 
     def _truncate(self, offset: int, now_ms: int) -> None:
+        """Synced beside the loop; nothing is fetched or appended before that is done."""
         if offset < self.log.end_offset:
-            self.log.truncate_to(offset, now_ms)
+            self.log.truncate_to(offset, now_ms, sync=False)
             self._forget_truncated()
+            self._await_sync()
 
     def _forget_truncated(self) -> None:
         """A log that starts earlier than before has its start checkpointed anew."""
         self._stored_start = min(self._stored_start, self.log.start_offset)
         while self._uncommitted and self._uncommitted[-1][0] > self.log.end_offset:
             self._uncommitted.pop()
-
-    def follow_high_watermark(self, leader_high_watermark: int) -> None:
-        high_watermark = min(leader_high_watermark, self.log.end_offset)
-        if high_watermark > self.log.high_watermark:
-            self._set_high_watermark(high_watermark)
 
     def truncate_by_epoch(self, leader_end: EpochEnd, *, leader_epoch: int, now_ms: int) -> bool:
         """Removes what the leader does not have, given where an epoch ends there (`diverging`, or the

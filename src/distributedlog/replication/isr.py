@@ -22,7 +22,7 @@ counts still, because it may not have.
 Soft state: a new leader knows no follower's end offset, so nothing is committed before the ISR has fetched.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 UNKNOWN_OFFSET = -1
@@ -96,6 +96,7 @@ class LeaderView:
         epoch_start_offset: int,
         now_ms: int,
         adding: tuple[int, ...] = (),
+        elr: tuple[int, ...] = (),
     ) -> None:
         self.leader_id = leader_id
         self.high_watermark = high_watermark
@@ -103,6 +104,8 @@ class LeaderView:
         """Where the log ended when this leader began."""
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
+        self.elr: tuple[int, ...] = ()
+        """Who is not in sync and may lead all the same: it has all that is committed."""
         self.replication_factor = 0
         self.followers: dict[int, Follower] = {}
         self.proposal: IsrProposal | None = None
@@ -112,12 +115,17 @@ class LeaderView:
         """Just as many are in sync as acks=all wants, and there are replicas more."""
         self._min_insync_replicas = min_insync_replicas
         self._counted: tuple[Follower, ...] = ()
-        self.set_replicas(replicas, isr, now_ms, adding)
+        self.set_replicas(replicas, isr, now_ms, adding, elr)
 
     # --- what the controller says --------------------------------------------------------------
 
     def set_replicas(
-        self, replicas: tuple[int, ...], isr: tuple[int, ...], now_ms: int, adding: tuple[int, ...] = ()
+        self,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        now_ms: int,
+        adding: tuple[int, ...] = (),
+        elr: tuple[int, ...] = (),
     ) -> None:
         """Takes the replicas and the ISR as the controller has them, which settles an open proposal.  Who is
         being added by a move does not raise the number that has to be in sync."""
@@ -127,7 +135,7 @@ class LeaderView:
             for broker_id in replicas
             if broker_id != self.leader_id
         }
-        self.replicas, self.isr, self.proposal = replicas, isr, None
+        self.replicas, self.isr, self.elr, self.proposal = replicas, isr, elr, None
         self.replication_factor = len(replicas) - len(adding)
         self._count_members()
 
@@ -168,12 +176,23 @@ class LeaderView:
         follower.log_start_offset = log_start_offset
         return True
 
+    def is_catching_up(self, broker_id: int, offset: int) -> bool:
+        """Returns whether a follower that fetches from `offset` is out of sync and cannot join yet.  Any
+        other may hold back what is committed, and is never throttled."""
+        if broker_id in self.isr or (self.proposal is not None and broker_id in self.proposal.isr):
+            return False
+        return offset < max(self.high_watermark, self.epoch_start_offset)
+
     def note_idle_fetch(self, broker_id: int, now_ms: int) -> None:
         """Notes that a follower which was at the leader's end at its last fetch fetched from there again, at
         `now_ms`, before that end advanced."""
         follower = self.followers.get(broker_id)
         if follower is not None:
             follower.note_idle_fetch(now_ms)
+
+    def needs_others_than(self, heard: Collection[int]) -> bool:
+        """Returns whether anybody counts for the high watermark who is not among these."""
+        return any(follower.broker_id not in heard for follower in self._counted)
 
     def find_in_sync_with(self, offset: int) -> Iterator[Follower]:
         """Finds the followers in sync that have the record at `offset`, or will have it next."""
@@ -183,10 +202,14 @@ class LeaderView:
                 yield follower
 
     def find_low_watermark(self, own_start_offset: int) -> int:
-        """Returns the lowest log start of the ISR: below it no replica that may lead has anything."""
+        """Returns the lowest log start of ISR and ELR: below it no replica that may lead has anything.  An
+        eligible replica that is down counts with what it had told this leader, or with nothing."""
         low = own_start_offset
         for follower in self._counted:
             low = min(low, follower.log_start_offset)
+        for broker_id in self.elr:
+            if broker_id in self.followers:
+                low = min(low, self.followers[broker_id].log_start_offset)
         return low
 
     def advance(self, own_end_offset: int) -> bool:
@@ -210,6 +233,8 @@ class LeaderView:
         now_ms: int,
         lag_ms_max: int,
         is_eligible: Callable[[int, int], bool] = lambda _id, _epoch: True,
+        *,
+        leader_start_offset: int = 0,
     ) -> IsrProposal | None:
         """Opens a proposal of the ISR as it should be, if that is another one and no proposal is open.
 
@@ -221,7 +246,7 @@ class LeaderView:
         members = tuple(
             (broker_id, self._epoch_of(broker_id))
             for broker_id in self.replicas
-            if self._is_in_sync(broker_id, leader_end_offset, now_ms, lag_ms_max)
+            if self._is_in_sync(broker_id, leader_end_offset, leader_start_offset, now_ms, lag_ms_max)
             and (broker_id in self.isr or is_eligible(broker_id, self._epoch_of(broker_id)))
         )
         proposal = IsrProposal(members)
@@ -240,10 +265,20 @@ class LeaderView:
         follower = self.followers.get(broker_id)
         return UNKNOWN_EPOCH if follower is None else follower.broker_epoch
 
-    def _is_in_sync(self, broker_id: int, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
+    def _is_in_sync(
+        self,
+        broker_id: int,
+        leader_end_offset: int,
+        leader_start_offset: int,
+        now_ms: int,
+        lag_ms_max: int,
+    ) -> bool:
+        """A follower that joins has stored all that is committed, and that what the leader has deleted is
+        deleted: there its log may have been another, and it could lead with that."""
         follower = self.followers.get(broker_id)
         if follower is None:
             return True  # the leader itself
         if broker_id in self.isr:
             return not follower.is_lagging(leader_end_offset, now_ms, lag_ms_max)
-        return follower.log_end_offset >= max(self.high_watermark, self.epoch_start_offset)
+        has_all = follower.log_end_offset >= max(self.high_watermark, self.epoch_start_offset)
+        return has_all and max(0, follower.log_start_offset) >= leader_start_offset

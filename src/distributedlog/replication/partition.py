@@ -10,12 +10,16 @@ An append checks leadership, for acks=all that enough replicas are in sync, and 
 begin is one that the coordinator has confirmed (`verifications`); then the log checks the batches and writes
 them.  Consumers read up to the high watermark, or the last stable offset; followers to the
 log's end.
+
+A leader that is isolated (`set_heard`) refuses what it cannot do: clients' appends with acks=all, before
+and after they are written, reads at the end of what is committed, and where that end is.  It serves what it
+has.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from distributedlog.model.buffers import MutableBuffer
+from distributedlog.model.buffers import Buffer, MutableBuffer
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     DiskFullError,
@@ -30,7 +34,6 @@ from distributedlog.model.errors import (
     UnknownLeaderEpochError,
 )
 from distributedlog.records.batch import read_header
-from distributedlog.records.control import EndMarker, encode_end_marker_batch
 from distributedlog.records.layout import ATTRIBUTES_AT, HEADER_BYTES, TRANSACTIONAL_BIT
 from distributedlog.replication.contract import (
     ACKS_ALL,
@@ -39,6 +42,7 @@ from distributedlog.replication.contract import (
     UNCHECKED,
     Isolation,
     ListedOffset,
+    OffsetSpec,
     PartitionRead,
 )
 from distributedlog.replication.following import FollowerReplica
@@ -79,11 +83,12 @@ class Partition(FollowerReplica):
             raise NotEnoughReplicasError(
                 f"{self.key} has {len(view.isr)} replicas in sync, fewer than min.insync.replicas"
             )
-        log = self.log
+        if self.is_isolated and required_acks == ACKS_ALL and origin is Origin.CLIENT:
+            self._raise_isolated()
         if len(data) >= HEADER_BYTES and data[_FLAGS_AT] & TRANSACTIONAL_BIT:
             self._check_transaction(data, origin)
         try:
-            result = log.append_as_leader(
+            result = self.log.append_as_leader(
                 data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, is_validated=is_validated
             )
         except StorageError as error:
@@ -99,8 +104,6 @@ class Partition(FollowerReplica):
         header = read_header(data, 0)
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
         if header.is_control:
-            if origin is not Origin.CLIENT:  # of whom the log takes no marker
-                self.verifications.end(producer_id)
             return
         is_known = self.has_open_transaction(producer_id, producer_epoch) or self.verifications.is_confirmed(
             producer_id, producer_epoch
@@ -133,19 +136,13 @@ class Partition(FollowerReplica):
         late (`storage.producers`).
         """
         self.check_leader()
-        is_written = self.log.producers.has_marker(
+        return self.log.producers.has_marker(
             producer_id, producer_epoch, coordinator_epoch, has_bumped_epoch=has_bumped_epoch
         )
-        if is_written:
-            self.verifications.end(producer_id)
-        return is_written
 
-    def append_marker(self, marker: EndMarker, producer_id: int, producer_epoch: int, now_ms: int) -> int:
-        """Ends a transaction, and returns the offset behind its marker."""
-        batch = encode_end_marker_batch(
-            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=now_ms
-        )
-        return self.append(batch, ACKS_ALL, now_ms, Origin.COORDINATOR).last_offset + 1
+    def append_marker(self, batch: Buffer, now_ms: int) -> int:
+        """Ends a transaction by a copy of the marker in `batch`; returns the offset behind it."""
+        return self.append(bytearray(batch), ACKS_ALL, now_ms, Origin.COORDINATOR).last_offset + 1
 
     def _retry_append(
         self, data: MutableBuffer, now_ms: int, origin: Origin, is_validated: bool, error: StorageError
@@ -166,6 +163,8 @@ class Partition(FollowerReplica):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if self.failure is None else ErrorCode.KAFKA_STORAGE_ERROR
         if self.log.high_watermark >= end_offset:
             return ErrorCode.NONE
+        if self.is_isolated:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if view.is_under_min_isr else None
 
     # --- reading -------------------------------------------------------------------------------
@@ -193,6 +192,8 @@ class Partition(FollowerReplica):
         committed_only = isolation == Isolation.READ_COMMITTED
         bound = log.last_stable_offset if committed_only else log.high_watermark
         region, base_offset = log.read(offset, max_bytes, up_to=bound, at_least_one=at_least_one)
+        if region is None and self.is_isolated:
+            self._raise_isolated()
         aborted: Sequence[AbortedTransaction] | None = () if committed_only else None
         if committed_only and region is not None:
             aborted = log.find_aborted_transactions(offset, min(bound, self._segment_end(base_offset)))
@@ -316,6 +317,8 @@ class Partition(FollowerReplica):
         self.check_leader(current_leader_epoch)
         found = yield from search(self.log, timestamp_ms)
         view = self.check_leader(current_leader_epoch)  # it may have changed between the steps
+        if self.is_isolated and timestamp_ms == OffsetSpec.LATEST and isolation is not None:
+            self._raise_isolated()
         return list_offset(
             self.log, timestamp_ms, found, isolation, self.leader_epoch, view.epoch_start_offset
         )
@@ -348,8 +351,8 @@ class Partition(FollowerReplica):
         return log.start_offset
 
     def check_deleted(self, offset: int) -> ErrorCode | None:
-        """Returns NONE once every replica in sync has deleted all below `offset`, an error if nobody knows,
-        else None."""
+        """Returns NONE once every replica that may lead has deleted all below `offset`, an error if nobody
+        knows, else None."""
         view = self._view
         if view is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if self.failure is None else ErrorCode.KAFKA_STORAGE_ERROR

@@ -22,8 +22,9 @@ at the log's start, and rises when they have fetched.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Collection
+from itertools import islice
+from typing import Final, NoReturn
 
 from distributedlog.model.config import LogConfig
 from distributedlog.model.errors import (
@@ -40,7 +41,11 @@ from distributedlog.replication.contract import NO_LEADER, UNCHECKED, Corruption
 from distributedlog.replication.isr import UNKNOWN_EPOCH, LeaderView
 from distributedlog.replication.verifications import Verifications
 from distributedlog.storage.log import PartitionLog
-from distributedlog.storage.sync import LogSync, SyncRounds
+from distributedlog.storage.syncs.rounds import LogSync, SyncRounds
+
+UNCOMMITTED_MAX: Final = 2_000
+"""The number of uncommitted appends of which a replica knows how many bytes there are up to their ends.  Of
+more it knows fewer of the older ones: what `committed_bytes` counts then lags a little behind."""
 
 
 def free_no_space() -> bool:
@@ -66,8 +71,10 @@ class Replica:
         "committed_bytes",
         "corruption",
         "failure",
+        "is_isolated",
         "is_stopped",
         "isr",
+        "key",
         "leader_epoch",
         "leader_id",
         "log",
@@ -96,6 +103,7 @@ class Replica:
         self.topic = topic
         self.topic_id = topic_id
         self.partition_id = partition_id
+        self.key = TopicPartition(topic, partition_id)
         self.log = log
         self.broker_id = broker_id
         self.leader_id = NO_LEADER
@@ -107,6 +115,8 @@ class Replica:
         self.corruption: Corruption | None = None
         """What is known to be corrupt of its log.  Nothing is fetched so long (`set_aside_corruption`)."""
         self.is_stopped = False
+        self.is_isolated = False
+        """Leads, as far as it knows, and may have been replaced (`set_heard`)."""
         self.appended_bytes = 0
         """The bytes appended since this object was made.  Like `committed_bytes`, for who waits until there
         is much to read."""
@@ -130,10 +140,6 @@ class Replica:
     # --- what it is ----------------------------------------------------------------------------
 
     @property
-    def key(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition_id)
-
-    @property
     def is_leader(self) -> bool:
         return self._view is not None
 
@@ -141,6 +147,11 @@ class Replica:
     def view(self) -> LeaderView | None:
         """What the leader knows of its followers; None if this broker does not lead."""
         return self._view
+
+    @property
+    def is_commit_awaited(self) -> bool:
+        """Somebody waits until records that the leader has are committed."""
+        return self.log.high_watermark < self.awaited_end_offset
 
     @property
     def high_watermark(self) -> int:
@@ -165,6 +176,11 @@ class Replica:
         return log.flushed_end_offset if log.config.flush_on_commit else log.end_offset
 
     @property
+    def is_stored(self) -> bool:
+        """Whether all of the log is stored, and nothing of what was truncated can come back."""
+        return self.committable_end_offset >= self.log.end_offset and not self.log.has_unsynced_cut
+
+    @property
     def is_only_sync_missing(self) -> bool:
         """Whether records are not committed for one reason: this leader, alone in the ISR, has not synced
         them."""
@@ -185,6 +201,7 @@ class Replica:
         isr: tuple[int, ...],
         now_ms: int,
         adding: tuple[int, ...] = (),
+        elr: tuple[int, ...] = (),
     ) -> None:
         """Takes the leadership, or another ISR: then the epoch is the one it had.
 
@@ -206,13 +223,18 @@ class Replica:
                 epoch_start_offset=log.end_offset,
                 now_ms=now_ms,
                 adding=adding,
+                elr=elr,
             )
             self.awaited_end_offset = log.end_offset
-            self.verifications.clear()
+            self.is_isolated = False
+            if view is None:
+                self.verifications.clear()
+            else:
+                self.verifications.forget_confirmed()
         else:
-            view.set_replicas(replicas, isr, now_ms, adding)
+            view.set_replicas(replicas, isr, now_ms, adding, elr)
         self._set_role(leader_epoch, partition_epoch, self.broker_id, replicas, isr)
-        if self.committable_end_offset < log.end_offset:
+        if not self.is_stored:
             self._await_sync()
         self._advance_high_watermark()
         self._notify(self._signals.state_changed)
@@ -230,11 +252,12 @@ class Replica:
         if self.failure is not None or self.is_stopped:
             return
         self._view = None
+        self.is_isolated = False
         self.verifications.clear()
         # An epoch in which this replica led and appended nothing is none of its log's.
         self.log.epochs.truncate_from_end(self.log.end_offset)
         self._set_role(leader_epoch, partition_epoch, leader_id, replicas, isr)
-        if self.committable_end_offset < self.log.end_offset:
+        if not self.is_stored:
             self._await_sync()
         self._notify(self._signals.state_changed)
 
@@ -251,6 +274,18 @@ class Replica:
         self.leader_id = leader_id
         self.replicas = replicas
         self.isr = isr
+
+    def set_heard(self, heard: Collection[int] | None) -> None:
+        """Takes which other brokers are heard where no controller is; None: a controller is.
+
+        Who leads without a controller is isolated while one of those in sync is silent: that one may lead by
+        now, and without it nothing is committed here.  Who is in sync alone has nobody who could replace it.
+        """
+        view = self._view
+        is_isolated = view is not None and heard is not None and view.needs_others_than(heard)
+        if is_isolated != self.is_isolated:
+            self.is_isolated = is_isolated
+            self._notify(self._signals.state_changed)
 
     def stop(self) -> None:
         """Ends this replica for good.  Its log is no longer this object's to touch."""
@@ -325,12 +360,20 @@ class Replica:
             raise LogDirectoryFailedError(str(self.failure)) from self.failure
         raise NotLeaderOrFollowerError(f"broker {self.broker_id} does not lead {self.key}")
 
+    def _raise_isolated(self) -> NoReturn:
+        raise NotLeaderOrFollowerError(
+            f"broker {self.broker_id} hears neither a controller nor all in sync, and may not lead {self.key}"
+        )
+
     # --- syncing and committing ----------------------------------------------------------------
 
     def _finish_append(self, length: int, now_ms: int, is_awaited: bool) -> None:
         log, config = self.log, self.log.config
         total_bytes = self.appended_bytes = self.appended_bytes + length
-        self._uncommitted.append((log.end_offset, total_bytes))
+        uncommitted = self._uncommitted
+        if len(uncommitted) >= UNCOMMITTED_MAX:  # every other one goes, the last one stays
+            uncommitted = self._uncommitted = deque(islice(uncommitted, 1, None, 2))
+        uncommitted.append((log.end_offset, total_bytes))
         if is_awaited:
             self.awaited_end_offset = log.end_offset
         if config.flush_on_commit:
@@ -371,14 +414,14 @@ class Replica:
         if isinstance(error, DiskFullError):
             return  # nothing was done, and `sync_if_due` asks again: at once would be for ever
         # An error is of what a truncation has removed; what came after it waits for its sync, too.
-        if self.committable_end_offset < self.log.end_offset:
+        if not self.is_stored:
             self._await_sync(urgent=self._view is None)
         elif self._view is None:
             self._notify(self._signals.end_stored)
 
     def sync_if_due(self, now_ms: int) -> None:
         """Syncs what is due by `flush.ms`, or what a full disk held up.  Called from time to time."""
-        is_due = self.committable_end_offset < self.log.end_offset or self.log.is_sync_due(now_ms)
+        is_due = not self.is_stored or self.log.is_sync_due(now_ms)
         if is_due and not self._is_sync_awaited and self._is_usable:
             self._await_sync()
 

@@ -8,16 +8,23 @@ while; what may happen meanwhile is why there is more to this than a flag.
     begin      somebody asks the coordinator about (producer id, producer epoch)
     confirm    it said yes: a batch of that producer and epoch may begin a transaction
     release    who asked has appended, or gave up; the last one to do so takes the verification away
-    end        a marker was written: what was asked before it says nothing about what comes after it
+    end        a marker was written: what was asked before it says nothing about what comes after it, if the
+               marker may be of that transaction
 
-| order of events                         | what becomes of the batch                                      |
-|-----------------------------------------|----------------------------------------------------------------|
-| begin, confirm, append                  | appended                                                       |
-| begin, append                           | refused: nobody has confirmed it                               |
-| begin, end, confirm, append             | refused: the confirmation is of a transaction that has ended   |
-| begin, confirm, another epoch, append   | refused: it was another transaction that was confirmed         |
+| order of events                       | what becomes of the batch                                        |
+|---------------------------------------|------------------------------------------------------------------|
+| begin, confirm, append                | appended                                                         |
+| begin, append                         | refused: nobody has confirmed it                                 |
+| begin, end, confirm, append           | refused: the confirmation is of a transaction that has ended     |
+| begin, confirm, another epoch, append | refused: it was another transaction that was confirmed           |
+| begin, confirm, end of the one before | appended: see below which transactions a marker may be of        |
 
 Once a transaction is open in the log no verification is needed: its marker is yet to come.
+
+**Whose marker.**  Markers come again, from the same coordinator or from the next one, when the producer is in
+its next transaction already.  At transaction.version 2 a marker carries the epoch behind that of its
+transaction, so it ends what has an earlier epoch than its own.  In the classic flow nothing tells the
+transactions of an epoch apart: a marker ends what has its own epoch, or an earlier one.
 
 **Order.**  A first batch that was refused, and that its producer sends again, must not be overtaken by the
 next one, which may be confirmed before it: a log that knows nothing of a producer takes any sequence.  So the
@@ -25,14 +32,16 @@ lowest sequence that was refused is remembered for a producer and epoch, until t
 it begins a transaction.  At transaction.version 2 every epoch begins with 0 anyway: this is for classic
 clients.
 
-All of this is soft state of one leadership; who leads next asks again.
+All of this is soft state of one leadership; who leads next asks again.  So does who leads on in another
+leader epoch; but its clients notice nothing of that, and what was refused is still to come first.
 """
 
 from typing import Final
 
+from distributedlog.records.layout import is_behind
+
 REFUSED_MAX: Final = 1_000
 """The producers of which a refused sequence is remembered; of more, the first ones are forgotten."""
-_SEQUENCES: Final = 1 << 31
 
 
 class Verification:
@@ -85,7 +94,7 @@ class Verifications:
         epoch, lowest = self._refused.get(producer_id, (producer_epoch, sequence))
         if epoch > producer_epoch:
             return
-        if epoch < producer_epoch or _is_behind(lowest, sequence):
+        if epoch < producer_epoch or is_behind(lowest, sequence):
             lowest = sequence
         self._refused[producer_id] = producer_epoch, lowest
         if len(self._refused) > REFUSED_MAX:
@@ -94,17 +103,22 @@ class Verifications:
     def overtakes(self, producer_id: int, producer_epoch: int, sequence: int) -> bool:
         """Returns whether a batch comes before one that was refused, and should stand behind it."""
         epoch, lowest = self._refused.get(producer_id, (producer_epoch, sequence))
-        return epoch == producer_epoch and _is_behind(sequence, lowest)
+        return epoch == producer_epoch and is_behind(sequence, lowest)
 
-    def end(self, producer_id: int) -> None:
-        self._by_producer.pop(producer_id, None)
-        self._refused.pop(producer_id, None)
+    def end(self, producer_id: int, marker_epoch: int, *, has_bumped_epoch: bool) -> None:
+        """A marker stands in the log.  `has_bumped_epoch`: it carries a higher epoch than its transaction."""
+        last_epoch = marker_epoch - 1 if has_bumped_epoch else marker_epoch
+        found = self._by_producer.get(producer_id)
+        if found is not None and found.producer_epoch <= last_epoch:
+            del self._by_producer[producer_id]
+        refused = self._refused.get(producer_id)
+        if refused is not None and refused[0] <= last_epoch:
+            del self._refused[producer_id]
+
+    def forget_confirmed(self) -> None:
+        """Begins another leader epoch of the same leader."""
+        self._by_producer.clear()
 
     def clear(self) -> None:
         self._by_producer.clear()
         self._refused.clear()
-
-
-def _is_behind(sequence: int, other: int) -> bool:
-    """Returns whether a sequence follows another; behind the highest one they begin at 0 again."""
-    return 0 < (sequence - other) % _SEQUENCES < _SEQUENCES // 2

@@ -29,9 +29,10 @@ def _check_roles(settings: "NodeSettings") -> None:
     if not settings.controller_quorum_voters:
         raise ConfigError("a node that is no controller must know who is: set controller.quorum.voters")
     voter_ids = [voter.node_id for voter in settings.controller_quorum_voters]
-    if settings.is_controller and settings.node_id not in voter_ids:
+    if settings.is_standby and settings.control_listener.host in WILDCARDS:
         raise ConfigError(
-            f"node {settings.node_id} is to be a controller, but controller.quorum.voters does not name it"
+            f"node {settings.node_id} is not among controller.quorum.voters, so it tells the others where it "
+            f"is: control.listener cannot be {settings.control_listener.host}, name an address"
         )
     if not settings.is_controller and settings.node_id in voter_ids:
         raise ConfigError(

@@ -1,4 +1,5 @@
-"""The settings of topics, groups and clients' metrics that are only kept, as DescribeConfigs tells them.
+"""The settings that only topics, groups or clients' metrics have, as DescribeConfigs tells them; most are
+only kept.
 
 Which there are stand in `model.kept_settings`, `model.group_settings` and `model.client_metrics_settings`.  A
 node has no such settings: a topic has its own, or Kafka's default, which is told under the name that Kafka's
@@ -31,7 +32,9 @@ def _describe(declared: KeptSetting) -> Setting:
         field="",
         kind=kind,
         default=declared.default,
-        documentation=f"{WITHOUT_EFFECT} {declared.documentation}",
+        documentation=declared.documentation
+        if declared.has_effect
+        else f"{WITHOUT_EFFECT} {declared.documentation}",
         section="",
         low=declared.low,
         high=declared.high,

@@ -48,6 +48,7 @@ REQUIRED: Final = "required"
 OPTIONAL: Final = "optional"
 ASSIGNORS: Final = ("uniform", "range")
 MIGRATIONS: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
+SESSION_TIMEOUT_WHEN_NEW: Final = "6000 (6 s) in a new cluster"
 REPLICAS_BY_VOTERS: Final = "as many as nodes vote, at most 3"
 MIN_INSYNC_BY_VOTERS: Final = "2 if three or more nodes vote, else 1"
 LOG_FORMATS: Final = ("console", "json")
@@ -66,9 +67,6 @@ class Source(StrEnum):
     COMMAND_LINE = "--set"
     ENVIRONMENT = "environment"
     FILE = "file"
-
-
-# --- declaring ---------------------------------------------------------------------------------
 
 
 def _declare(default: Any, name: str, documentation: str, **facts: Any) -> Any:
@@ -172,6 +170,12 @@ class NodeSettings:
         lambda name, text: _parse_text(name, 255, text), None, "broker.rack",
         "Where the node stands: replicas of a partition are spread over racks.",
     )  # fmt: skip
+    host: str | None = _parsed(
+        lambda name, text: _parse_text(name, 255, text), None, "broker.host",
+        "The machine that the node runs on: no two replicas of a partition are put on one machine while "
+        "another could take one. Say it where addresses do not, as in containers.",
+        default_text="the host of the first of `advertised.listeners`",
+    )  # fmt: skip
 
     listeners: tuple[Listener, ...] = _parsed(
         parse_listeners, _CLIENT_LISTENERS, "listeners",
@@ -199,7 +203,7 @@ class NodeSettings:
 
     controller_quorum_voters: tuple[Voter, ...] = _parsed(
         parse_voters, (), "controller.quorum.voters",
-        "The nodes that vote on the cluster's metadata: ID@HOST:PORT, several with commas.",
+        "The first voters on the cluster's metadata: ID@HOST:PORT, several with commas; others join later.",
         kind=Kind.LIST, default_text="this node alone",
     )  # fmt: skip
     quorum_election_timeout_ms: int = _number(
@@ -213,15 +217,17 @@ class NodeSettings:
         low=10, high=5 * MINUTE_MS,
     )  # fmt: skip
     broker_session_timeout_ms: int = _cluster_wide(
-        "broker.session.timeout.ms", "A broker that sends no heartbeat for this long is fenced."
-    )
+        "broker.session.timeout.ms", "A broker that sends no heartbeat for this long is fenced.",
+        default_text=SESSION_TIMEOUT_WHEN_NEW,
+    )  # fmt: skip
     broker_heartbeat_interval_ms: int = _number(
         500, "broker.heartbeat.interval.ms", "How often a broker says that it is there.",
         low=10, high=30 * MINUTE_MS,
     )  # fmt: skip
     broker_refused_timeout_ms: int = _number(
         1 * SECOND_MS, "broker.refused.timeout.ms",
-        "A broker that sends no heartbeat for this long, and whose listeners refuse connections, is fenced.",
+        "A broker that sends no heartbeat for this long, or for two intervals if that is longer, and whose "
+        "listeners refuse connections, is fenced.",
         low=10, high=60 * MINUTE_MS,
     )  # fmt: skip
     registration_timeout_ms: int = _number(
@@ -251,6 +257,11 @@ class NodeSettings:
         "Let a replica lead that may lack acknowledged records, rather than none.",
         topic_name="unclean.leader.election.enable",
     )  # fmt: skip
+    internal_topics_grow: bool = _cluster_wide(
+        "internal.topics.grow.enable",
+        "Give internal topics with fewer replicas up to 3, one on each broker, when brokers join.",
+        default_text="true in a new cluster",
+    )
     delete_topic_enable: bool = _flag(True, "delete.topic.enable", "Allow topics to be deleted.")
     replica_fetch_bytes_max: int = _number(
         1 * MIB, "replica.fetch.max.bytes", "What a follower fetches of one partition at once.",
@@ -272,6 +283,16 @@ class NodeSettings:
         30 * SECOND_MS, "replica.lag.time.max.ms",
         "A follower that has not caught up for this long leaves the in-sync replicas.",
         low=100, high=INT64_MAX,
+    )  # fmt: skip
+    leader_throttled_rate: int = _declare(
+        INT64_MAX, "leader.replication.throttled.rate",
+        "Bytes in a second that are sent, as a leader, to throttled replicas which are not in sync.",
+        kind=Kind.LONG, low=0, high=INT64_MAX, is_dynamic=True,
+    )  # fmt: skip
+    follower_throttled_rate: int = _declare(
+        INT64_MAX, "follower.replication.throttled.rate",
+        "Bytes in a second that throttled replicas which are not in sync fetch.",
+        kind=Kind.LONG, low=0, high=INT64_MAX, is_dynamic=True,
     )  # fmt: skip
 
     offsets_topic_partitions: int = _cluster_wide(
@@ -485,8 +506,9 @@ class NodeSettings:
         if not self.advertised_listeners:
             object.__setattr__(self, "advertised_listeners", self.listeners)
         if not self.controller_quorum_voters and self.is_controller:
-            own = Voter(self.node_id, *self.control_listener)
-            object.__setattr__(self, "controller_quorum_voters", (own,))
+            object.__setattr__(
+                self, "controller_quorum_voters", (Voter(self.node_id, *self.control_listener),)
+            )
         check_consistency(self)
 
     @property
@@ -496,6 +518,11 @@ class NodeSettings:
     @property
     def is_controller(self) -> bool:
         return CONTROLLER in self.process_roles
+
+    @property
+    def is_standby(self) -> bool:
+        voters = [each.node_id for each in self.controller_quorum_voters]
+        return self.is_controller and self.node_id not in voters
 
     @property
     def metadata_dir(self) -> str:

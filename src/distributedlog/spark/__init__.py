@@ -28,6 +28,7 @@ are needed; nothing here is imported by the rest of the package but the command 
 """
 
 from distributedlog.spark.session.session import session
+from distributedlog.spark.sink.repartitioning import by_target_partition
 from distributedlog.spark.source.replanning import replanned
 
-__all__ = ["replanned", "session"]
+__all__ = ["by_target_partition", "replanned", "session"]

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 FORMAT = "dlog"
 SEGMENTS = "segments"
+TABLE_OPTION = "option."
+"""What the options of CREATE TABLE begin with when Spark asks for its columns."""
+TABLE_FACTS = {"provider", "owner"}
+"""What Spark says besides of a table."""
 
 
 class DlogDataSource(DataSource):
@@ -41,11 +45,20 @@ class DlogDataSource(DataSource):
 
     @told_plainly
     def schema(self) -> "StructType":
+        self._refuse_table()
         if SEGMENTS not in self.options:  # what is wrong is said at load(), not when the query starts
             from distributedlog.spark.source.options import check_read_options
 
             check_read_options(self.options)
         return self._own_schema()
+
+    def _refuse_table(self) -> None:
+        """Spark tells of a table's options when it is created, and of none when it is read."""
+        if any(name.startswith(TABLE_OPTION) for name in self.options) or self.options.keys() >= TABLE_FACTS:
+            raise ConfigError(
+                "a table (CREATE TABLE … USING dlog) cannot be read: Spark does not keep its options; write "
+                "CREATE TEMPORARY VIEW … USING dlog OPTIONS (…)"
+            )
 
     def _own_schema(self) -> "StructType":
         from distributedlog.spark.source.columns import columns_of, spark_schema

@@ -7,7 +7,7 @@ log, because each batch carries its epoch.
 Invariant: epochs and start offsets both rise strictly from entry to entry.  An entry that would break it
 makes those it contradicts go: it describes what is appended now, and they what was cut away before.
 
-The file is not written for every change: what was assigned since is in the batches, and the recovery point
+The file is not written for every change: what is otherwise since is in the batches, and the recovery point
 must not pass `changed_from` before the file is durable (`log_files`).  So a crash may leave a file that is
 older or newer than the log.  Whoever opens the log therefore calls `note` for each batch that was recovered,
 and `truncate_from_start` and `truncate_from_end` with its bounds: all three change nothing where the file was
@@ -58,7 +58,7 @@ class EpochHistory:
         """Notes that somebody has what there is, to write it."""
         self.changed = False
         self.changed_from = NOWHERE
-        """The lowest offset from which on an epoch was assigned since."""
+        """The lowest offset from which on the epochs are others since."""
 
     @property
     def entries(self) -> list[EpochEntry]:
@@ -89,6 +89,8 @@ class EpochHistory:
         file said otherwise of this offset, and behind it, was of batches that are gone."""
         if self.epoch_for_offset(offset) != epoch:
             self.truncate_from_end(offset)
+            while self.latest_epoch > epoch:  # epochs rise: nothing of a later one stands before this batch
+                self.truncate_from_end(self._starts[-1])
             if epoch > self.latest_epoch:
                 self.assign(epoch, offset)
 
@@ -121,6 +123,7 @@ class EpochHistory:
             self._epochs.pop()
             self._starts.pop()
             self.changed = True
+            self.changed_from = min(self.changed_from, end_offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forgets the epochs that end before `start_offset`; the one that covers it begins there now."""

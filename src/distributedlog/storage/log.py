@@ -177,6 +177,8 @@ class PartitionLog(ReadableLog):
         now_ms: int,
         has_producers: bool = True,
     ) -> None:
+        if self._unsynced_cut is not None:
+            self.sync()
         segment = self._active
         if self._must_roll(segment, len(data), headers[-1].max_timestamp, last_offset, now_ms):
             # Behind a gap that no index could span, as compaction leaves them, the next segment begins there.
@@ -231,6 +233,8 @@ class PartitionLog(ReadableLog):
         base_offset = self.end_offset if base_offset is None else base_offset
         if sealed.size == 0 and sealed.base_offset == base_offset:
             return sealed
+        if self._unsynced_cut is not None:
+            self.sync()
         sealed.finish_indexes()
         snapshot = self.snapshots.write(base_offset, self.producers)
         fresh = Segment.create(self.files, self.directory, base_offset, self.config.index_interval_bytes)
@@ -273,8 +277,9 @@ class PartitionLog(ReadableLog):
 
     # --- shrinking -----------------------------------------------------------------------------
 
-    def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Removes the batch that holds `offset` and everything after it; durable on return.
+    def truncate_to(self, offset: int, now_ms: int, *, sync: bool = True) -> None:
+        """Removes the batch that holds `offset` and everything after it; durable on return, or with `sync`
+        off when the next sync has ended (`has_unsynced_cut`), which writes the epoch file as well.
 
         The log then ends where its last batch does, so that it ends there also when it is opened again.
         """
@@ -289,7 +294,9 @@ class PartitionLog(ReadableLog):
         self.segments.replace(gone, [])
         self._remove_now(gone)  # before the cut: a crash in between must not leave a hole
         self._start_active(keep, now_ms)
-        self._set_end(keep.truncate_to(offset), now_ms)
+        end_offset = keep.truncate_to(offset, sync=sync)
+        self._unsynced_cut = None if sync else keep.log
+        self._set_end(end_offset, now_ms, sync=sync)
         self._notify_change()
 
     def find_truncated_end(self, offset: int) -> int:
@@ -307,6 +314,7 @@ class PartitionLog(ReadableLog):
         if self.before_truncation is not None:
             self.before_truncation(offset)
         self._truncated_ends.append(offset)
+        self._unsynced_cut = None
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Removes everything and goes on at `offset`: a follower too far behind its leader's start."""
@@ -314,12 +322,12 @@ class PartitionLog(ReadableLog):
         self._note_truncation(0)
         gone = self.segments.all()
         self._remove_now(list(gone))
+        self.snapshots.remove_above(-1)
         fresh = Segment.create(self.files, self.directory, offset, self.config.index_interval_bytes)
         self.files.sync_directory(self.directory)
         self.segments.replace(gone, [fresh])
         self._start_active(fresh, now_ms)
         self.start_offset = offset
-        self.snapshots.remove_above(-1)
         self.epochs.clear()
         self._set_end(offset, now_ms)
         self.flushed_end_offset = offset  # nothing is before it that could be lost
@@ -339,19 +347,20 @@ class PartitionLog(ReadableLog):
         end_offset = max(damaged.base_offset, self.start_offset)
         self._note_truncation(0 if is_first else end_offset)
         self._remove_now(later)
+        if is_first:
+            self.snapshots.remove_above(-1)
         kept = self._move_to_quarantine(damaged)
         fresh = Segment.create(self.files, self.directory, end_offset, self.config.index_interval_bytes)
         self.files.sync_directory(self.directory)
         self.segments.replace([damaged, *later], [fresh])
         self._start_active(fresh, now_ms)
         if is_first:
-            self.snapshots.remove_above(-1)
             self.epochs.clear()
         self._set_end(end_offset, now_ms)
         self.flushed_end_offset = end_offset
         return kept
 
-    def _set_end(self, end_offset: int, now_ms: int) -> None:
+    def _set_end(self, end_offset: int, now_ms: int, *, sync: bool = True) -> None:
         self.end_offset = end_offset
         self.start_offset = min(self.start_offset, end_offset)
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
@@ -360,16 +369,20 @@ class PartitionLog(ReadableLog):
         self.snapshots.remove_above(end_offset)
         self.producers = self.restore_producers_at(end_offset)
         self.producers.advance_high_watermark(self.high_watermark)
-        self.write_epochs()
-        self.sync()
+        if sync:
+            self.write_epochs()
+            self.sync()
 
-    def advance_start_offset(self, offset: int, now_ms: int) -> list[Segment]:
-        """Everything below `offset` is gone for readers; segments wholly below it are deleted."""
+    def advance_start_offset(
+        self, offset: int, now_ms: int, *, high_watermark: int | None = None
+    ) -> list[Segment]:
+        """Everything below `offset` is gone for readers; segments wholly below it are deleted.
+
+        `high_watermark`: the one that the log is about to get."""
         self.check_open()
-        if offset > self.high_watermark:
-            raise OffsetOutOfRangeError(
-                f"the start cannot move to {offset}: only {self.high_watermark} is committed"
-            )
+        committed = self.high_watermark if high_watermark is None else high_watermark
+        if offset > committed:
+            raise OffsetOutOfRangeError(f"the start cannot move to {offset}: only {committed} is committed")
         if offset <= self.start_offset:
             return []
         self.start_offset = offset

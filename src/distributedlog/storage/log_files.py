@@ -22,7 +22,7 @@ from distributedlog.storage.producer_history import SnapshotFiles
 from distributedlog.storage.producers import ProducerStates
 from distributedlog.storage.scan import LIMITS
 from distributedlog.storage.segment import DELETED_SUFFIX, Segment, SegmentList
-from distributedlog.storage.sync import EpochWrite, Names, SmallFile, SyncJob
+from distributedlog.storage.syncs.rounds import EpochWrite, Names, SmallFile, SyncJob
 
 QUARANTINE = "quarantine"
 """The directory of a log in which damaged bytes are kept aside."""
@@ -74,6 +74,9 @@ class LogFiles:
         self._unsynced_since_ms: int | None = None
         self._running_syncs: list[SyncJob] = []
         self._undone_syncs: list[SyncJob] = []
+        self._unsynced_cut: ManagedFile | None = None
+        """The file that a truncation has cut and not synced: nothing is written before that is done, and the
+        epoch file with it, or what that says of what is gone would be taken for what comes."""
         self._deleted: list[tuple[int, list[str], Segment]] = []
 
     @property
@@ -91,6 +94,11 @@ class LogFiles:
 
     # --- syncing -------------------------------------------------------------------------------
 
+    @property
+    def has_unsynced_cut(self) -> bool:
+        """Whether a crash may bring back what was truncated last."""
+        return self._unsynced_cut is not None
+
     def begin_sync(self, *, also_running: bool = False) -> SyncJob | None:
         """Gathers what must reach the disk so that everything appended so far is durable; None if nothing.
 
@@ -100,6 +108,8 @@ class LogFiles:
         self.files.check_usable()
         dirty = [segment for segment in (*self._sealed_unsynced, self._active) if segment.is_dirty]
         pinned = [segment.log for segment in dirty]
+        if self._unsynced_cut is not None and self._unsynced_cut not in pinned:
+            pinned.append(self._unsynced_cut)
         pinned += [managed for managed in self._unsynced_indexes if self.files.exists(managed.path)]
         also = self._undone_syncs + (self._running_syncs if also_running else [])
         pinned += [managed for job in also for managed in job.pinned]
@@ -114,6 +124,7 @@ class LogFiles:
             self.directory if self._unsynced_names or also_running else None,
             self.end_offset,
             self.truncations,
+            None if self._unsynced_cut is None else self._begin_epoch_write_again(),
         )
         for segment in dirty:
             segment.mark_synced()
@@ -131,6 +142,8 @@ class LogFiles:
         """Ends a sync: if it succeeded all up to its end is durable, unless the log was truncated
         meanwhile."""
         self._running_syncs.remove(job)
+        if job.epoch_write is not None:
+            self.end_epoch_write(job.epoch_write, succeeded=succeeded)
         if not succeeded:  # there was no room, or the directory is out of use and nothing matters any more
             self._undone_syncs.append(job)
             self._unsynced_names |= job.syncs_names
@@ -138,6 +151,7 @@ class LogFiles:
         job.release()
         if job.truncations == self.truncations:
             self.flushed_end_offset = max(self.flushed_end_offset, job.end_offset)
+            self._unsynced_cut = None
 
     def sync(self) -> None:
         """Blocks until everything appended is durable."""
@@ -176,10 +190,14 @@ class LogFiles:
             self.epochs.changed = True
             self.epochs.changed_from = min(self.epochs.changed_from, self._epoch_writes.pop(write.version))
 
+    def _begin_epoch_write_again(self) -> EpochWrite | None:
+        """Gathers also what is being written elsewhere: that may come later, or fail."""
+        self.epochs.changed |= bool(self._epoch_writes)
+        return self.begin_epoch_write()
+
     def write_epochs(self) -> None:
         """Blocks until the epoch file is as the history is, also if that is being written elsewhere."""
-        self.epochs.changed |= bool(self._epoch_writes)
-        write = self.begin_epoch_write()
+        write = self._begin_epoch_write_again()
         if write is None:
             return
         succeeded = False
@@ -227,6 +245,8 @@ class LogFiles:
 
     def _remove_now(self, gone: list[Segment]) -> None:
         """Removes files, newest first: a crash in between leaves a log without a hole."""
+        if not gone:
+            return
         for segment in sorted(gone, key=lambda segment: -segment.base_offset):
             segment.mark_synced()
             segment.log.generation += 1

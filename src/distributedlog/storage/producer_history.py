@@ -5,6 +5,10 @@
 A snapshot is taken whenever a segment is sealed and when the log is closed.  It has a checksum.  Without it
 the state is made by walking the log from the newest snapshot that is sound, or from the start; so one that a
 crash or a truncation took only makes the walk longer.  It is needed once the records before it are deleted.
+
+A snapshot from before the log's first segment is none of this log's: the records between them are missing,
+and by a state that is older than that a producer's next batch would be out of order.  Without any state its
+batch is taken.
 """
 
 import contextlib
@@ -95,10 +99,10 @@ class SnapshotFiles:
                 raise
             return None
 
-    def newest(self, at_most: int) -> tuple[int, ProducerStates] | None:
-        """The newest sound snapshot at or below an offset; unsound ones are removed."""
+    def newest(self, at_most: int, *, at_least: int = 0) -> tuple[int, ProducerStates] | None:
+        """The newest sound snapshot between two offsets; unsound ones are removed."""
         for offset in sorted(self._offsets, reverse=True):
-            if offset > at_most:
+            if not at_least <= offset <= at_most:
                 continue
             states = self.at(offset)
             if states is not None:
@@ -123,8 +127,8 @@ class SnapshotFiles:
 
     def restore_states_at(self, offset: int, start_offset: int, walk_log: WalkLog) -> ProducerStates:
         """The state after every record below `offset`."""
-        found = self.newest(offset)
+        found = self.newest(offset, at_least=start_offset)
         base, states = found if found is not None else (start_offset, ProducerStates())
-        for batch in walk_log(max(base, start_offset), offset):
+        for batch in walk_log(base, offset):
             apply_batch(states, batch)
         return states

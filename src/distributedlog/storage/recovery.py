@@ -55,6 +55,7 @@ from distributedlog.storage.segment import (
     SegmentList,
     file_name,
 )
+from distributedlog.storage.syncs.opening import OpeningSyncs
 
 STEM_DIGITS = 20
 
@@ -109,14 +110,17 @@ def open_log(
     high_watermark: int | None = None,
     randomness: Randomness | None = None,
     limits: RecordLimits = LIMITS,
+    syncs: OpeningSyncs | None = None,
 ) -> tuple[PartitionLog, RecoveryReport]:
     """The log in `directory`, made if it is not there.
 
     `is_clean`: the last owner closed it.  `recovery_point`, `start_offset` and `first_dirty_offset` (below
-    it the log was compacted) come from the checkpoints.
+    it the log was compacted) come from the checkpoints.  `syncs`: theirs, to be finished by the caller
+    before the log is used.
     """
     opening = _Opening(files, directory, config, is_clean, recovery_point, start_offset, first_dirty_offset)
-    opening.run(now_ms)
+    with contextlib.nullcontext(syncs) if syncs is not None else OpeningSyncs(files) as gathered:
+        opening.run(gathered)
     report = opening.report
     log = PartitionLog(
         files,
@@ -165,7 +169,7 @@ class _Opening:
         self.producers = ProducerStates()
         self._epochs_known = True
 
-    def run(self, now_ms: int) -> None:
+    def run(self, syncs: OpeningSyncs) -> None:
         if not self.files.is_directory(self.directory):
             self.files.make_directory(self.directory)
         self.files.refuse_link(f"{self.directory}/{QUARANTINE}")
@@ -175,7 +179,7 @@ class _Opening:
         self.epochs = self._load_epochs()
         self.start_offset = max(self.start_offset, self.segments.first.base_offset)
         if not self.report.was_clean or not self._believe_clean_stop():
-            self._scan()
+            self._scan(syncs)
         self.report.lost_synced_offsets = max(0, self.recovery_point - self.end_offset)
         self._settle_start()
         self._settle_epochs()
@@ -267,15 +271,15 @@ class _Opening:
             self.report.damage.append(Damage(active.log.path, active.size, self.recovery_point, reason))
             raise CorruptLogError(f"{active.log.path}: {reason}")
 
-    def _scan(self) -> None:
+    def _scan(self, syncs: OpeningSyncs) -> None:
         try:
-            self._scan_from(min(self.recovery_point, self.segments.active.base_offset))
+            self._scan_from(min(self.recovery_point, self.segments.active.base_offset), syncs)
         except CorruptLogError as error:
             self.report.notes.append(f"everything is read, because {error}")
-            self._scan_from(self.segments.first.base_offset)
-        self.files.sync_directory(self.directory)  # a killed process leaves names in memory, too
+            self._scan_from(self.segments.first.base_offset, syncs)
+        syncs.add_directory(self.directory)
 
-    def _scan_from(self, offset: int) -> None:
+    def _scan_from(self, offset: int, syncs: OpeningSyncs) -> None:
         """Reads every batch from the one that holds `offset`; the log ends before the first unsound one."""
         checked = self.segments.from_offset(offset)
         first = checked[0]
@@ -292,7 +296,7 @@ class _Opening:
             with contextlib.suppress(DiskFullError):  # they stay in memory, and the log can be read
                 segment.finish_indexes()
             if segment.size > 0:
-                segment.log.sync()  # a killed process leaves it in memory; from here on it counts as synced
+                syncs.add(segment.log)  # a killed process leaves it in memory; from here on it is synced
             if bad is not None and segment.base_offset > self.end_offset:  # nothing of it is sound
                 self._cut(previous, BadBatchError(previous.size, bad.reason))
                 break
@@ -551,7 +555,8 @@ class _Opening:
                     self.epochs.note(epoch, max(offset, self.start_offset))
         except CorruptLogError as error:  # the log can be read on both sides of the damage
             self.report.notes.append(f"the epoch history cannot be compared with the log: {error}")
-        if self.epochs.changed:  # without room the recovery point stays, and a checkpoint writes it
+        if self.epochs.changed and (self.report.truncated_bytes or self.report.damage):
+            # What is only behind the log a checkpoint writes: until then the recovery point stays.
             with contextlib.suppress(DiskFullError):
                 data = encode_epochs(self.epochs.entries)
                 self.files.write_atomically(f"{self.directory}/{LEADER_EPOCH_FILE}", data)

@@ -483,10 +483,10 @@ class Segment:
                 bad = error
         raise CorruptLogError(f"{self.log.path} {bad}") from bad
 
-    def truncate_to(self, offset: int) -> int:
-        """Removes the batch that holds `offset` and all after it, durably; where the last one left ends.
+    def truncate_to(self, offset: int, *, sync: bool = True) -> int:
+        """Removes the batch that holds `offset` and all after it; where the last one left ends.
 
-        Synced before anything is appended anew: otherwise a crash could leave old batches behind the new.
+        To be synced before anything is appended anew: else a crash could leave old batches behind the new.
         """
         place = self.locate(offset)
         if place is None:
@@ -498,7 +498,8 @@ class Segment:
         self.txn_index.truncate_to_offset(place.base_offset)
         self.size = place.position
         self.log.truncate(place.position)
-        self.log.sync()
+        if sync:
+            self.log.sync()
         self.damage = self._unwalkable_bytes = None
         return self.recount_tail()
 

@@ -63,6 +63,7 @@ from distributedlog.storage.recovery import QUARANTINE, RecoveryReport, open_log
 from distributedlog.storage.retention import enforce_retention
 from distributedlog.storage.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
 from distributedlog.storage.strays import StrayLogs, aside_name
+from distributedlog.storage.syncs.opening import OpeningSyncs, RunAll, run_in_turn
 
 DELETED_DIRECTORY_SUFFIX = "-delete"
 DELETED_DIRECTORY = re.compile(r"[A-Za-z0-9._-]+-[0-9]{1,10}\.[A-Za-z0-9_-]+-delete")
@@ -141,23 +142,28 @@ class LogStore:
         open_files_max: int = OPEN_FILES_MAX,
         on_failure: Callable[[LogDirectoryFailedError], None] | None = None,
         without_unopened: bool = False,
+        run_all: RunAll = run_in_turn,
     ) -> "LogStore":
         """Locks the directory, makes it if it is not there, and opens every log in it.
 
         `without_unopened`: a log that cannot be opened is left to `unopened`, and the others are opened.
+        `run_all` runs the syncs of many logs, on any threads.
         """
         files = Files(disk, open_files_max=open_files_max, on_failure=on_failure)
         if not files.is_directory(directory):
             files.make_directory(directory)
         store = cls(files, directory, clock, randomness, config or LogConfig())
         try:
-            store._load(config_of or (lambda _: store.config), without_unopened)
+            with OpeningSyncs(files, run_all) as syncs:
+                store._load(config_of or (lambda _: store.config), without_unopened, syncs)
         except BaseException:
             store.abandon()
             raise
         return store
 
-    def _load(self, config_of: Callable[[TopicPartition], LogConfig], without_unopened: bool) -> None:
+    def _load(
+        self, config_of: Callable[[TopicPartition], LogConfig], without_unopened: bool, syncs: OpeningSyncs
+    ) -> None:
         self.meta = self._load_meta()
         marker = f"{self.directory}/{CLEAN_SHUTDOWN_FILE}"
         was_marked = self.was_clean = self.files.exists(marker)
@@ -170,7 +176,11 @@ class LogStore:
         for partition in self._partitions():
             try:
                 self._open_log(
-                    partition, config_of(partition), is_clean=self.was_clean, **known.of(partition)
+                    partition,
+                    config_of(partition),
+                    is_clean=self.was_clean,
+                    syncs=syncs,
+                    **known.of(partition),
                 )
             except (LogDirectoryFailedError, DiskFullError):
                 raise
@@ -186,6 +196,14 @@ class LogStore:
         if was_marked:
             self.files.remove(marker)
             self.files.sync_directory(self.directory)
+
+    def losses(self) -> Iterator[str]:
+        """What opening found lost or damaged, a line each."""
+        for partition, report in self.reports.items():
+            for damage in report.damage:
+                yield f"{partition}: {damage}"
+            if report.lost_synced_offsets:
+                yield f"{partition}: the last {report.lost_synced_offsets} synced offsets are gone"
 
     def _load_meta(self) -> MetaProperties:
         path = f"{self.directory}/{META_PROPERTIES_FILE}"
@@ -250,6 +268,7 @@ class LogStore:
         recovery_point: int = 0,
         start_offset: int = 0,
         high_watermark: int | None = None,
+        syncs: OpeningSyncs | None = None,
     ) -> PartitionLog:
         directory = f"{self.directory}/{partition.directory_name}"
         self.files.refuse_link(directory)
@@ -264,6 +283,7 @@ class LogStore:
             first_dirty_offset=self.first_dirty_offsets.get(partition, 0),
             high_watermark=high_watermark,
             randomness=self._randomness,
+            syncs=syncs,
         )
         if log.end_offset < recovery_point:  # it is reported; what is appended from here on is not synced yet
             with contextlib.suppress(DiskFullError):

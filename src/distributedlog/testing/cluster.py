@@ -4,7 +4,8 @@ that is gone afterwards.
     start --(the ready file is there)--> serving --(stop)--> stopped
 
 Faults are real: `kill` is SIGKILL and `pause` is SIGSTOP for one broker's process.  A broker that was
-killed is started again by the cluster after a second, with its data, unless `restarts` is false.
+killed is started again by the cluster after a second, with its data, unless `restarts` is false.  With
+`cuttable` clients reach the brokers through a proxy, which cuts, delays and breaks their connections.
 """
 
 import contextlib
@@ -15,12 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from distributedlog.model.errors import ConfigError, DlogError
+
+if TYPE_CHECKING:
+    from distributedlog.testing.proxy import Proxy
 
 DEV: Final = (sys.executable, "-m", "distributedlog.cli.main", "dev")
 START_TIMEOUT_S: Final = 60.0
@@ -63,7 +67,12 @@ class TestCluster:
     """Nothing for pytest to collect."""
 
     def __init__(
-        self, brokers: int = 1, *, restarts: bool = True, settings: dict[str, object] | None = None
+        self,
+        brokers: int = 1,
+        *,
+        restarts: bool = True,
+        cuttable: bool = False,
+        settings: dict[str, object] | None = None,
     ) -> None:
         if brokers < 1:
             raise ConfigError(f"a cluster has at least one broker, not {brokers}")
@@ -72,6 +81,9 @@ class TestCluster:
             self._arguments.append("--no-restart")
         for name, value in (settings or {}).items():
             self._arguments += ["--set", f"{name}={value}"]
+        self._brokers = brokers
+        self._is_cuttable = cuttable
+        self._proxy: Proxy | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -88,9 +100,16 @@ class TestCluster:
         """Returns when every broker serves."""
         self._directory = tempfile.TemporaryDirectory(prefix="dlog-test-")
         try:
+            arguments = list(self._arguments)
+            if self._is_cuttable:
+                from distributedlog.testing.proxy import Proxy
+
+                self._proxy = Proxy(self._brokers)
+                ports = (f"{told}:{listened}" for told, listened in self._proxy.ports)
+                arguments += ["--proxied", ",".join(ports)]
             with open(os.path.join(self._directory.name, "log"), "wb") as log:
                 self._process = subprocess.Popen(
-                    [*DEV, "--ready-file", self._ready_file, *self._arguments],
+                    [*DEV, "--ready-file", self._ready_file, *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -126,6 +145,8 @@ class TestCluster:
 
     @property
     def bootstrap(self) -> str:
+        if self._proxy is not None:
+            return ",".join(f"127.0.0.1:{told}" for told, _ in self._proxy.ports)
         return str(self._facts()["bootstrap"])
 
     @property
@@ -152,6 +173,44 @@ class TestCluster:
     def resume(self, node_id: int) -> None:
         self.broker(node_id).resume()
 
+    # --- the network, if the cluster is `cuttable` -----------------------------------------------
+
+    def cut(self, *node_ids: int) -> None:
+        """Lets nothing pass between clients and these brokers, or all: connections stay open, and silent."""
+        for each in self._checked(node_ids):
+            self._network.cut(each)
+
+    def mend(self, *node_ids: int) -> None:
+        """Ends a cut: what was held back goes on."""
+        for each in self._checked(node_ids):
+            self._network.mend(each)
+
+    def delay(self, milliseconds: int, *node_ids: int) -> None:
+        """Lets everything between clients and these brokers, or all, take so much longer, each way."""
+        if milliseconds < 0:
+            raise ConfigError(f"a delay is not negative: {milliseconds}")
+        for each in self._checked(node_ids):
+            self._network.delay(each, milliseconds)
+
+    def disconnect(self, *node_ids: int) -> None:
+        """Breaks all connections of clients with these brokers, or with all."""
+        for each in self._checked(node_ids):
+            self._network.disconnect(each)
+
+    @property
+    def _network(self) -> "Proxy":
+        if self._proxy is None:
+            raise ConfigError("the network of this cluster cannot fail: make it with cuttable=True")
+        return self._proxy
+
+    def _checked(self, node_ids: Collection[int]) -> Collection[int]:
+        for each in node_ids:
+            if not 1 <= each <= self._brokers:
+                raise ConfigError(f"there is no broker {each}: there are 1 to {self._brokers}")
+        return node_ids or range(1, self._brokers + 1)
+
+    # --- the end -----------------------------------------------------------------------------------
+
     def stop(self) -> None:
         process, self._process = self._process, None
         if process is not None:
@@ -164,6 +223,9 @@ class TestCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        proxy, self._proxy = self._proxy, None
+        if proxy is not None:
+            proxy.close()
         if self._directory is not None:
             self._directory.cleanup()
             self._directory = None

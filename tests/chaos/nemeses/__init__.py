@@ -6,7 +6,7 @@ A nemesis begins its fault and says what it did, and heals what it did itself: a
 
 from collections.abc import Callable, Mapping
 
-from tests.chaos.nemeses import clocks, disks, losing, networks, processes, topics
+from tests.chaos.nemeses import clocks, disks, losing, moves, networks, processes, topics
 from tests.chaos.nemeses.stage import Nemesis, Stage
 
 MAKERS: Mapping[str, Callable[[Stage], Nemesis]] = {
@@ -15,6 +15,7 @@ MAKERS: Mapping[str, Callable[[Stage], Nemesis]] = {
     **disks.MAKERS,
     **clocks.MAKERS,
     **topics.MAKERS,
+    **moves.MAKERS,
     **losing.MAKERS,
 }
 ENDING = frozenset(disks.MAKERS)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from tests.chaos.cluster import Cluster
+from tests.chaos.cluster import TRANSACTIONS_PARTITIONS, Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,11 @@ class Stage:
 
     def coordinator(self) -> int:
         return self.cluster.coordinator(self.group) or self.any_broker()
+
+    def transaction_coordinator(self) -> int:
+        """The coordinator of transactional ids of a partition that is drawn."""
+        partition = self.chance.randrange(TRANSACTIONS_PARTITIONS)
+        return self.cluster.transaction_coordinator(partition) or self.any_broker()
 
 
 class Nemesis(Protocol):

@@ -19,6 +19,7 @@ PROGRAMS: Mapping[str, list[str]] = {
     "aiokafka": [sys.executable, "-m", "tests.compat.broker.programs.aiokafka_client"],
     "kafka-python": [sys.executable, "-m", "tests.compat.broker.programs.kafka_python"],
     "KafkaJS": ["node", str(KAFKAJS / "client.js")],
+    "distributedlog": [sys.executable, "-m", "tests.compat.broker.programs.ours"],
     "kcat": [sys.executable, "-m", "tests.compat.broker.programs.kcat"],
 }
 CLIENTS = tuple(PROGRAMS)

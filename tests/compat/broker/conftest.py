@@ -1,10 +1,6 @@
-"""One broker, or a cluster of several, and one process of each client for all tests that a worker runs.
+"""One process of each client for all tests that a worker runs; with several brokers some are killed
+meanwhile (`disturbing`)."""
 
-With DLOG_COMPAT_BROKERS=3 (`make compat BROKERS=3`) the same tests run against three brokers and topics of
-three replicas, and brokers are killed meanwhile (`disturbing`).
-"""
-
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,19 +10,8 @@ from tests.compat.broker.clients import Clients
 from tests.compat.broker.disturbing import Disturber
 from tests.compat.broker.install import is_kafkajs_installed, missing_commands
 from tests.compat.broker.matrix import Noted
+from tests.compat.conftest import BROKERS
 from tests.system.dev_cluster import DevCluster
-
-BROKERS = int(os.environ.get("DLOG_COMPAT_BROKERS", "1"))
-
-
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
-    """Brokers as a user has them who changed nothing."""
-    directory = tmp_path_factory.mktemp("broker")
-    arguments = ("--brokers", BROKERS, "--port", "0", "--data-dir", directory / "data")
-    with DevCluster(directory / "ready.json", *arguments) as cluster:
-        yield cluster
-        assert cluster.stop() == 0
 
 
 @pytest.fixture(scope="session")

@@ -38,13 +38,13 @@ class Disturber:
         """Prepares the cluster for a test."""
         self._tests += 1
         if any(part in test for part in WANTS_WHOLE):
-            self._wait_until_whole()
+            self.wait_until_whole()
         elif self._tests % EVERY == 0:
-            self._wait_until_whole()
+            self.wait_until_whole()
             os.kill(self._cluster.pids()[next(self._victims)], signal.SIGKILL)
             self.kills += 1
 
-    def _wait_until_whole(self) -> None:
+    def wait_until_whole(self) -> None:
         give_up = time.monotonic() + WHOLE_SECONDS_MAX
         while not asyncio.run(self._is_whole()):
             assert time.monotonic() < give_up, "the cluster has not become whole again"

@@ -112,6 +112,7 @@ ABSENT: Mapping[tuple[str, str], str] = {
     **{(client, feature): _NO_CALL for client in ("aiokafka", "KafkaJS") for feature in _ADMIN_OF_FEW},
     **{("confluent-kafka", feature): _NO_CALL for feature in _ADMIN_OF_FEW[1:]},
     ("aiokafka", "offsets by admin"): _NO_CALL,
+    ("distributedlog", "describe topic partitions"): _NO_CALL,
     **{("kcat", feature): _KCAT_ADMIN for feature in TRANSACTIONS[:-1]},
 }
 

@@ -29,8 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         fetch_kafka()
     except LeftOutError as reason:
-        print(f"Kafka {KAFKA_VERSION} is left out: {reason}", file=sys.stderr)
-        return 0
+        print(f"Kafka {KAFKA_VERSION} cannot be had, and nothing was tried: {reason}", file=sys.stderr)
+        return 1
     probes = list(wanted(all_probes(), options.only))
     with (
         tempfile.TemporaryDirectory(prefix="differential-") as directory,

@@ -8,7 +8,7 @@ Entries are as narrow as their reason: what the brokers answer is named wherever
 from collections.abc import Sequence
 from typing import Final
 
-from distributedlog.model.cluster_settings import CLUSTER_SETTINGS, MIN_INSYNC_REPLICAS
+from distributedlog.model.cluster_settings import CLUSTER_SETTINGS, INTERNAL_TOPICS_GROW, MIN_INSYNC_REPLICAS
 from tests.compat.differential.compare import ABSENT, ANY, Intended, Match
 from tests.compat.differential.not_yet import NOT_YET
 from tests.compat.differential.trees import TEXT
@@ -16,8 +16,8 @@ from tests.compat.differential.trees import TEXT
 _UNKNOWN: Final = "UNKNOWN_SERVER_ERROR"
 _CHANGED_BY_BOTH: Final = ("broker.session.timeout.ms", "unclean.leader.election.enable")
 """The settings of the whole cluster that either broker changes while it runs, or neither."""
-_OURS_ALONE: Final = "log.flush.on.commit"
-"""A setting of the whole cluster that Kafka does not have."""
+_OURS_ALONE: Final = {"log.flush.on.commit", INTERNAL_TOPICS_GROW}
+"""The settings of the whole cluster that Kafka does not have."""
 _NO_TOPIC: Final = "UNKNOWN_TOPIC_OR_PARTITION"
 
 TEXTS: Final = (
@@ -39,8 +39,7 @@ APIS: Final = (
     Intended(
         "What is not there",
         "Calls that are not served are not offered in ApiVersions: delegation tokens, "
-        "changing of SCRAM credentials, UnregisterBroker, "
-        "AddRaftVoter and RemoveRaftVoter, share groups and Kafka Streams' groups.",
+        "changing of SCRAM credentials, share groups and Kafka Streams' groups.",
         (Match("ApiVersions/versions/greeting", "api_keys/*", ANY, ABSENT),),
     ),
     Intended(
@@ -426,7 +425,7 @@ TOPIC_SETTINGS: Final = (
         (
             *(
                 Match("**", f"**/configs/{name}/{place}")
-                for name in sorted(CLUSTER_SETTINGS.keys() - {MIN_INSYNC_REPLICAS, _OURS_ALONE})
+                for name in sorted(CLUSTER_SETTINGS.keys() - {MIN_INSYNC_REPLICAS} - _OURS_ALONE)
                 for place in ("config_source", "read_only")
                 if place != "read_only" or name not in _CHANGED_BY_BOTH
             ),
@@ -441,8 +440,9 @@ TOPIC_SETTINGS: Final = (
     Intended(
         "Settings",
         "Brokers have some other defaults: the size of groups and the number of connections are bounded, "
-        "`broker.heartbeat.interval.ms` is 500 and `log.cleaner.backoff.ms` 10000. Listeners, the numbers "
-        "of connections and `log.cleaner.backoff.ms` are changed by a restart alone.",
+        "`broker.heartbeat.interval.ms` is 500, `broker.session.timeout.ms` 6000 and "
+        "`log.cleaner.backoff.ms` 10000. Listeners, the numbers of connections and `log.cleaner.backoff.ms` "
+        "are changed by a restart alone.",
         tuple(
             Match("DescribeConfigs/of a broker/all", f"**/configs/{name}")
             for name in (
@@ -451,6 +451,7 @@ TOPIC_SETTINGS: Final = (
                 "max.connections*/value",
                 "max.connections*/read_only",
                 "broker.heartbeat.interval.ms/value",
+                "broker.session.timeout.ms/value",
                 "log.cleaner.backoff.ms/*",
                 "listeners/read_only",
             )

@@ -4,7 +4,6 @@ After every few polls it asks for the latest offset of each partition.  That its
 the log is what it may never meet: it exits with 1 then.
 """
 
-import contextlib
 import sys
 import time
 from collections import defaultdict
@@ -13,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from tests.reliability.history import LATEST, Place, Seen
 from tests.reliability.journal import Journal
+from tests.reliability.programs.librdkafka import COMMON
 from tests.reliability.programs.stopping import stopping
 from tests.reliability.programs.values import from_bytes
 
@@ -33,17 +33,21 @@ def tell(journal: Journal, topic: str, messages: list[Message], invoked_ns: int)
             records[Place(topic, partition)].append(Seen(offset, from_bytes(value or b"")))
         elif error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
             sys.exit(str(error))
+        else:
+            journal.met("poll", error.name(), error.code())
     for place, seen in records.items():
         journal.poll(place, 1, seen, invoked_ns)
 
 
 def ask_latest(consumer: Consumer, journal: Journal, places: list[TopicPartition]) -> None:
-    with contextlib.suppress(KafkaException):  # nobody to ask just now
+    try:
         for place in places:
             invoked_ns = time.monotonic_ns()
             found = consumer.get_watermark_offsets(place, timeout=ASK_SECONDS, cached=False)
             if found is not None:
                 journal.told(Place(place.topic, place.partition), LATEST, found[1], invoked_ns)
+    except KafkaException as error:  # nobody to ask just now
+        journal.met("latest offset", error.args[0].name(), error.args[0].code())
 
 
 def main() -> None:
@@ -55,9 +59,7 @@ def main() -> None:
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 100,
-            "reconnect.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 200,
-            "log_level": 0,
+            **COMMON,
         }
     )
     places = [TopicPartition(topic, partition, 0) for partition in range(int(partitions))]

@@ -4,7 +4,6 @@ After every few polls it asks for the latest offset of each partition.  An offse
 never meet: it exits with 1 then.
 """
 
-import contextlib
 import sys
 import time
 from collections import defaultdict
@@ -12,6 +11,7 @@ from collections import defaultdict
 from distributedlog import Consumer, DlogError, OffsetOutOfRangeError, TopicPartition
 from tests.reliability.history import LATEST, Place, Seen
 from tests.reliability.journal import Journal
+from tests.reliability.programs.calm import note_error
 from tests.reliability.programs.stopping import stopping
 from tests.reliability.programs.values import from_bytes
 
@@ -33,7 +33,9 @@ def main() -> None:
                 polled = consumer.poll(POLL_MS)
             except OffsetOutOfRangeError as error:
                 sys.exit(str(error))
-            except DlogError:  # nobody to ask just now
+            except DlogError as error:  # nobody to ask just now
+                journal.met_exception("poll", error)
+                note_error(error)
                 continue
             records: dict[Place, list[Seen]] = defaultdict(list)
             for record in polled:
@@ -44,9 +46,14 @@ def main() -> None:
             polls += 1
             if polls % POLLS_PER_QUESTION == 0:
                 invoked_ns = time.monotonic_ns()
-                with contextlib.suppress(DlogError):
-                    for asked, end in consumer.end_offsets(places).items():
-                        journal.told(Place(asked.topic, asked.partition), LATEST, end, invoked_ns)
+                try:
+                    ends = consumer.end_offsets(places)
+                except DlogError as error:
+                    journal.met_exception("latest offset", error)
+                    note_error(error)
+                    continue
+                for asked, end in ends.items():
+                    journal.told(Place(asked.topic, asked.partition), LATEST, end, invoked_ns)
 
 
 if __name__ == "__main__":

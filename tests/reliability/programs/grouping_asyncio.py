@@ -74,6 +74,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
                 try:
                     await self.step()
                 except asyncio.CancelledError:
+                    self.journal.met("poll", "CancelledError", None)
                     await self.begin_again()
                 await asyncio.sleep(stop.doze_seconds)
                 stop.doze_seconds = 0.0
@@ -112,7 +113,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
         invoked_ns = time.monotonic_ns()
         try:
             await self.consumer.commit(positions)
-        except (KafkaError, ValueError):  # fenced, no longer ours, or nobody to ask: somebody reads it again
+        except (KafkaError, ValueError) as error:  # fenced, no longer ours, or nobody to ask: read again
+            self.journal.met_exception("commit", error)
             return
         for where, offset in positions.items():
             self.journal.told(Place(where.topic, where.partition), self.group, offset, invoked_ns)

@@ -17,7 +17,7 @@ from kafka.structs import OffsetAndMetadata
 
 from tests.reliability.history import Place, Seen
 from tests.reliability.journal import Journal
-from tests.reliability.programs.stopping import stopping
+from tests.reliability.programs.stopping import step_until_stopped
 from tests.reliability.programs.values import from_bytes
 
 SESSION_MS = 2_000
@@ -64,7 +64,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
         invoked_ns = time.monotonic_ns()
         try:
             polled = self.consumer.poll(timeout_ms=POLL_MS, max_records=RECORDS_MAX)
-        except KafkaError:  # the broker is being restarted
+        except KafkaError as error:  # the broker is being restarted
+            self.journal.met_exception("poll", error)
             return
         positions = {}
         for where, messages in polled.items():
@@ -76,7 +77,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
         invoked_ns = time.monotonic_ns()
         try:
             self.consumer.commit(positions)
-        except KafkaError:  # fenced, or nobody to ask: somebody reads it again
+        except KafkaError as error:  # fenced, or nobody to ask: somebody reads it again
+            self.journal.met_exception("commit", error)
             return
         for where, position in positions.items():
             self.journal.told(Place(where.topic, where.partition), self.group, position.offset, invoked_ns)
@@ -85,10 +87,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
 def main() -> None:
     bootstrap, topic, _, name = sys.argv[1:]
     logging.disable(logging.CRITICAL)
-    member, stop = GroupMember(bootstrap, topic, name), stopping()
-    while not stop.is_set():
-        member.step()
-        stop.doze()
+    member = GroupMember(bootstrap, topic, name)
+    step_until_stopped(member.step)
     member.consumer.close()
 
 

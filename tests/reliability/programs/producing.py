@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, Producer
 
 from tests.reliability.history import Outcome
 from tests.reliability.journal import Journal
+from tests.reliability.programs.librdkafka import COMMON
 from tests.reliability.programs.stopping import PAUSE_SECONDS, stopping
 from tests.reliability.programs.values import as_bytes, values_of
 
@@ -42,10 +43,8 @@ def main() -> None:
             "max.in.flight": 5 if acks == "all" else 1,
             "linger.ms": 2,
             "message.timeout.ms": DELIVERY_SECONDS * 1000,
-            "reconnect.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 200,
             "retry.backoff.ms": 20,
-            "log_level": 0,
+            **COMMON,
             "error_cb": lambda error: fatal.append(error) if error.fatal() else None,
         }
     )

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 PAUSE_SECONDS = float(os.environ.get("DLOG_LOAD_PAUSE_MS", "0")) / 1000
 
@@ -37,3 +38,11 @@ def stopping() -> Stopping:
 
     threading.Thread(target=wait, daemon=True).start()
     return event
+
+
+def step_until_stopped(step: Callable[[], None]) -> None:
+    """What a program does between its beginning and its end."""
+    stop = stopping()
+    while not stop.is_set():
+        step()
+        stop.doze()

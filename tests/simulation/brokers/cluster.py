@@ -23,9 +23,12 @@ from distributedlog.model.cluster_settings import (
     OFFSETS_TOPIC_REPLICATION_FACTOR,
 )
 from tests.simulation.brokers.checkers import BrokersChecker
+from tests.simulation.brokers.checkers.copies_while_moving import CopiesWhileMoving
 from tests.simulation.brokers.checkers.history import ClientHistory
 from tests.simulation.brokers.clients import Clients
+from tests.simulation.brokers.garbage import collector_resting
 from tests.simulation.brokers.host import BrokerHost
+from tests.simulation.brokers.movers import MOVES
 from tests.simulation.brokers.observer import Observer
 from tests.simulation.brokers.process_loop import ProcessLoop
 from tests.simulation.brokers.streams import StreamNetwork
@@ -55,7 +58,8 @@ class BrokersCluster(ControlCluster):
     def __init__(self, seed: int, nodes: int | None = None, flavour: str | None = None) -> None:
         chance = random.Random(f"brokers {seed}")
         self.node_settings = _draw_settings(chance)
-        self._extra_brokers = chance.choice((0, 0, 0, 1))
+        extra = chance.choice((0, 0, 0, 1))
+        self._extra_brokers = 1 if flavour == MOVES else extra
         self.ended_loops: list[ProcessLoop] = []
         self.failure: InvariantError | None = None
         """What a checker has found, if anything."""
@@ -78,6 +82,7 @@ class BrokersCluster(ControlCluster):
 
     def _make_checkers(self) -> None:
         super()._make_checkers()
+        self.checkers.append(CopiesWhileMoving(self))
         self.convergence.are_operations_due = False
         self.streams = StreamNetwork(self.loop, self.network, random.Random(self._streams_seed))
         self.observer = Observer(self)
@@ -112,7 +117,8 @@ class BrokersCluster(ControlCluster):
         level_before = logging.root.manager.disable
         logging.disable(logging.CRITICAL)
         try:
-            return self._run(seconds)
+            with collector_resting():
+                return self._run(seconds)
         finally:
             logging.disable(level_before)
             self._end_loops()

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
 
+from distributedlog.controller.image import MetadataImage
 from distributedlog.replication.partition import Partition
+from tests.reliability.history import Place
 from tests.simulation.brokers.cluster import BrokersCluster
 from tests.simulation.brokers.host import BrokerHost
 from tests.simulation.common_faults import CRASH_MODES, NEVER
@@ -33,6 +35,8 @@ class BrokersFaults(ControlFaults):
     def __init__(self, cluster: BrokersCluster) -> None:
         super().__init__(cluster)
         self._alone_until_us = 0
+        self._epochs_without_disk: set[int] = set()
+        """The epochs of brokers whose disk is gone; they are registered until they come back with another."""
         """Until then, and until all replicas are in sync again, nothing else strikes."""
         self._by_flavour: dict[str, list[tuple[int, Callable[[], None]]]] = {
             "mixed": [
@@ -172,6 +176,9 @@ class BrokersFaults(ControlFaults):
     def committed(self, host: BrokerHost, partition: Partition) -> None:
         """The high watermark of a replica rose."""
 
+    def deleted(self, place: Place) -> None:
+        """It was acknowledged that records are deleted."""
+
     # --- what can be borne only alone ------------------------------------------------------------
 
     def _may_strike(self) -> bool:
@@ -192,11 +199,22 @@ class BrokersFaults(ControlFaults):
 
     def _is_whole(self) -> bool:
         """Whether every replica is in sync, so that one disk may be missed."""
-        steps = self.cluster.steps
-        return bool(steps) and all(
+        if not self.cluster.steps:
+            return False
+        image = self.cluster.steps[-1].after
+        return not self._is_disk_missed(image) and all(
             set(each.isr) == set(each.replicas)
-            for topic in steps[-1].after.topics.values()
+            for topic in image.topics.values()
             for each in topic.partitions.values()
+        )
+
+    def _is_disk_missed(self, image: MetadataImage) -> bool:
+        """Whether a disk that is gone for good, of a twin or replaced, still counts as in sync."""
+        twin = self.cluster.twin
+        return any(
+            broker.epoch in self._epochs_without_disk
+            or (not twin.is_up and broker.endpoints[0].host == f"node-{twin.node_id}")
+            for broker in image.brokers.values()
         )
 
     def start_twin(self) -> None:
@@ -216,7 +234,11 @@ class BrokersFaults(ControlFaults):
     def replace_broker_disk(self) -> None:
         """A broker comes back with an empty disk; only one that can be missed."""
         if self._strike_alone(4_000_000):
+            before = {host: host.data_disk for host in self.cluster.hosts.values()}
             super().replace_broker_disk()
+            known = self.cluster.steps[-1].after.brokers
+            gone = [host.broker_id for host, disk in before.items() if host.data_disk is not disk]
+            self._epochs_without_disk.update(known[each].epoch for each in gone if each in known)
 
     # --- disks ---------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class BrokerHost(ControlHost):
         self, cluster: "BrokersCluster", node_id: int, seed: int, drift_ppm: int, broker_id: int | None = None
     ) -> None:
         super().__init__(cluster, node_id, seed, drift_ppm, broker_id)
-        self.data_disk = SimDisk(self.chance.getrandbits(64))
+        self.data_disk = SimDisk(self.chance.getrandbits(64), wall_ms=self.clock.wall_ms)
         self.data: DataSide | None = None
         self.settings = load_settings(None, self._spell_settings(), {})
         self._are_images_held = False
@@ -98,7 +98,6 @@ class BrokerHost(ControlHost):
             self.data_disk.crash("drop")
 
     def _start_data_loop(self) -> bool:
-        self.data_disk.now_ms = self.clock.wall_ms()
         try:
             self.data = DataSide(self)
         except (OSError, PowerCut, DlogError) as error:
@@ -160,7 +159,6 @@ class BrokerHost(ControlHost):
             then(outcome)
 
     def _stepped(self) -> None:
-        self.data_disk.now_ms = self.clock.wall_ms()
         if not self.data_disk.is_powered:
             self.power_lost()
 
@@ -179,7 +177,7 @@ class BrokerHost(ControlHost):
 
     def replace_disk(self) -> None:
         """What stood on the broker's own disk is gone."""
-        self.data_disk = SimDisk(self.chance.getrandbits(64))
+        self.data_disk = SimDisk(self.chance.getrandbits(64), wall_ms=self.clock.wall_ms)
 
     def stick(self) -> None:
         super().stick()

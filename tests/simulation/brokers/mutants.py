@@ -28,7 +28,7 @@ MUTANTS = [
     BrokersMutant(
         "a follower fetches on before it has synced",
         "replication/following.py",
-        "        if self.committable_end_offset < log.end_offset:\n            return None\n",
+        "        if not self.is_stored:\n            return None\n",
         "",
         Runs(1, 1, "calm", "committed by the ISR"),
     ),
@@ -78,11 +78,18 @@ MUTANTS = [
         "a follower truncates to its high watermark",
         "replication/replica.py",
         "        self._set_role(leader_epoch, partition_epoch, leader_id, replicas, isr)\n"
-        "        if self.committable_end_offset < self.log.end_offset:",
+        "        if not self.is_stored:",
         "        self.log.truncate_to(self.log.high_watermark, 0)\n"
         "        self._set_role(leader_epoch, partition_epoch, leader_id, replicas, isr)\n"
-        "        if self.committable_end_offset < self.log.end_offset:",
+        "        if not self.is_stored:",
         Runs(1, 2, "leaders", "committed by the ISR / the ISR has what is committed"),
+    ),
+    BrokersMutant(
+        "a log that diverges is truncated to its high watermark",
+        "replication/following.py",
+        "        target, is_done = find_truncation_offset(self.log, leader_end)\n",
+        "        target, is_done = self.log.high_watermark, True\n",
+        Runs(13, 1, "leaders", "the ISR has what is committed"),
     ),
     BrokersMutant(
         "records above the high watermark are served",
@@ -108,9 +115,23 @@ MUTANTS = [
     BrokersMutant(
         "the log start is not carried to followers",
         "replication/following.py",
-        "        if start > self.log.start_offset:\n",
-        "        if start > self.log.end_offset:\n",
+        "        if start > log.start_offset:\n",
+        "        if start > log.end_offset:\n",
         Runs(1, 4, "leaders", "progress / client history"),
+    ),
+    BrokersMutant(
+        "a deletion of records is acknowledged before the followers have made it",
+        "broker/handlers/delete_records.py",
+        "codes = [code] * len(deleted) if code else await _wait_for_replicas(services, request, deleted)",
+        "codes = [code] * len(deleted)",
+        Runs(2, 1, "deletions", "client history"),
+    ),
+    BrokersMutant(
+        "the window in which a retry is recognised is zero",
+        "storage/producers.py",
+        "        if batch.first_sequence == first and batch.last_sequence == last:",
+        "        if batch.first_sequence == first and batch.last_sequence == last and not state.batches:",
+        Runs(2, 1, "leaders", "client history"),
     ),
     BrokersMutant(
         "a new leader tells a latest offset before it knows what is committed",
@@ -132,5 +153,19 @@ MUTANTS = [
         "        self.producers = self.restore_producers_at(end_offset)\n",
         "",
         Runs(1, 8, "leaders", "same producers"),
+    ),
+    BrokersMutant(
+        "old replicas of a move are removed before the target is in sync",
+        "controller/reassignments.py",
+        "if not partition.is_moving or not set(target) <= set(isr):",
+        "if not partition.is_moving:",
+        Runs(1, 1, "moves", "copies while moving"),
+    ),
+    BrokersMutant(
+        "who is to be removed by a move is forgotten",
+        "controller/image.py",
+        "        removing=now(record.removing_replicas, partition.removing),\n",
+        "        removing=(),\n",
+        Runs(1, 2, "moves", "moves arrive / copies while moving"),
     ),
 ]

@@ -12,6 +12,7 @@ from tests.simulation.brokers.checkers.identical_replicas import IdenticalReplic
 from tests.simulation.brokers.checkers.isr_has_committed import IsrHasCommitted
 from tests.simulation.brokers.checkers.log_starts import LogStarts
 from tests.simulation.brokers.checkers.min_isr import MinIsr
+from tests.simulation.brokers.checkers.moves_arrive import MovesArrive
 from tests.simulation.brokers.checkers.no_committed_truncation import NoCommittedTruncation
 from tests.simulation.brokers.checkers.one_leader import OneLeader
 from tests.simulation.brokers.checkers.progress import Progress
@@ -40,6 +41,7 @@ class Observer:
             self.log_starts,
             SameProducers(cluster),
             self.progress,
+            MovesArrive(cluster),
         ]
         self._leaderships: dict[tuple[int, int, PartitionKey, int], None] = {}
         self._high_watermarks: dict[tuple[int, int, PartitionKey], int] = {}
@@ -53,6 +55,7 @@ class Observer:
         signals.state_changed.append(partial(self._role, host))
         signals.commit_advanced.append(partial(self._commit, host, host.life))
         signals.log_changed.append(partial(self._log_change, host))
+        plane.partitions.faults.on_fault(self.progress.note_fault)
         for checker in self.checkers:
             checker.on_opened(host)
 

@@ -1,10 +1,11 @@
 """The asyncio loop of one simulated process, on the simulation's loop: tasks, futures and timers are
 asyncio's.
 
-A turn runs what is ready when it begins, as asyncio does, and takes no time.  Time is the process's own
-clock, which drifts.  A paused process makes no turns, and the loop of one that has ended takes nothing any
-more: its tasks stay where they were until the run is over (`end_tasks`), because an abandoned coroutine
-would unwind whenever Python collects it, and that is in no seed.
+A turn runs what is ready when it begins, as asyncio does, and takes no time; the next one follows at once if
+nothing else in the cluster is due before it.  Time is the process's own clock, which drifts.  A paused
+process makes no turns, and the loop of one that has ended takes nothing any more: its tasks stay where they
+were until the run is over (`end_tasks`), because an abandoned coroutine would unwind whenever Python collects
+it, and that is in no seed.
 
 An exception that leaves a callback is a defect: nobody in a process would hear of it.  Nor would anybody of a
 task's that was spawned for itself (`spawn`).
@@ -28,18 +29,31 @@ TURNS_AT_ONCE_MAX = 10_000
 """A process that makes so many turns in one moment will never come to an end of it."""
 
 
-def _run(handle: Any) -> None:
-    """Runs what asyncio would, but for its handler of exceptions."""
-    handle._context.run(handle._callback, *handle._args)
-
-
 def _raise_error(task: "asyncio.Task[None]") -> None:
     if not task.cancelled():
         task.result()
 
 
+class _Handle(asyncio.Handle):
+    """What asyncio's is, without a context: nobody here has context variables."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], loop: "ProcessLoop") -> None:
+        self._callback, self._args, self._loop = callback, args, loop
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+
+
 class _Timer(asyncio.TimerHandle):
     """A timer that is forgotten when it is due, and not before."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], loop: "ProcessLoop"
+    ) -> None:
+        _Handle.__init__(self, callback, args, loop)  # type: ignore[arg-type]
+        self._when, self._scheduled = when, False
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
@@ -49,6 +63,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._network = network
         self._ready: deque[asyncio.Handle] = deque()
         self._is_turn_due = False
+        self._is_turn_asked = False
+        """Whether the turn that is due waits in the simulation's loop, and not for a process to go on."""
         self._is_stuck = False
         self._tasks: list[asyncio.Task[Any]] = []
         self._names = itertools.count()
@@ -72,26 +88,35 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def _turn_soon(self) -> None:
         if not self._is_turn_due and not self._is_stuck:
-            self._is_turn_due = True
-            self._process.loop.call_after(0, self._process.run, self._life, self._turn)
+            self._is_turn_due = self._is_turn_asked = True
+            self._process.loop.call_after(0, self._wake)
+
+    def _wake(self) -> None:
+        """Makes the turn that is due, and those after it for as long as nothing else in the cluster is."""
+        process, life, turn = self._process, self._life, self._turn
+        self._is_turn_asked = False
+        process.run(life, turn)
+        while self._is_turn_asked and process.loop.take_back():
+            self._is_turn_asked = False
+            process.run(life, turn)
 
     def _turn(self) -> None:
         self._is_turn_due = False
         if self._is_stuck:
             return
         self._count_turn()
-        ready = self._ready
+        ready, process, life = self._ready, self._process, self._life
         previous = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
             for _ in range(len(ready)):
-                handle = ready.popleft()
-                if not handle._cancelled:
-                    _run(handle)
-                    if self.is_over:
+                handle: Any = ready.popleft()
+                if not handle._cancelled:  # as asyncio, but for its handler of exceptions
+                    handle._callback(*handle._args)
+                    if life != process.life:
                         return
         except PowerCut:
-            self._process.crash("random")
+            process.crash("random")
         finally:
             asyncio._set_running_loop(previous)
         if ready:
@@ -109,7 +134,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self)
         if not self.is_over:
             self._ready.append(handle)
             self._turn_soon()
@@ -120,10 +145,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        delay_us = self._process.clock.loop_us(delay)
-        timer = _Timer(self.time() + delay, callback, args, self, context)
+        process = self._process
+        timer = _Timer(self.time() + delay, callback, args, self)
         if not self.is_over:
-            self._process.loop.call_after(delay_us, self._process.run, self._life, lambda: self._due(timer))
+            delay_us = process.clock.loop_us(delay)
+            process.loop.call_after(delay_us, self._due, timer)
         return timer
 
     def call_at(  # type: ignore[override]
@@ -132,6 +158,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return self.call_later(max(0.0, when - self.time()), callback, *args, context=context)
 
     def _due(self, timer: asyncio.TimerHandle) -> None:
+        if not timer._cancelled:
+            self._process.run(self._life, lambda: self._fire(timer))
+
+    def _fire(self, timer: asyncio.TimerHandle) -> None:
         if not timer._cancelled:
             self._ready.append(timer)
             self._turn_soon()

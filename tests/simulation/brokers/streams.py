@@ -210,16 +210,16 @@ class NetworkChannel(MemoryChannel):
         """The process at this end is gone."""
         self._is_fin_sent = False
 
-    def _arm_peer(self) -> None:
-        """What was given to be sent leaves at once."""
-        stream = self._outgoing
-        if self._incoming.is_reset:
-            return
-        if stream.data:
-            data = bytes(stream.data)
-            stream.data.clear()
+    def _send(self, data: bytes) -> int:
+        """What is given to be sent leaves at once."""
+        self._check_taken()
+        if data:
+            data = data[:WINDOW_BYTES]
             self.link.put(data)
-        if stream.has_ended and not self._is_fin_sent:
+        return len(data)
+
+    def _arm_peer(self) -> None:
+        if self._outgoing.has_ended and not self._is_fin_sent and not self._incoming.is_reset:
             self._is_fin_sent = True
             self.link.put(FIN)
 

@@ -35,6 +35,7 @@ from distributedlog.records.record import decode_batch
 from tests.reliability.history import Place, Seen
 
 TIMEOUT_MS = 2_500
+READ_UNCOMMITTED = 0
 FETCH_VERSION = 12
 REPLICA_FETCH_VERSION = 17
 NO_LEADER = -1
@@ -60,6 +61,12 @@ class WireClient:
             connection = await connect(*address, client_id=self.name, timeout_ms=TIMEOUT_MS)
             self._connections[address] = connection
         return connection
+
+    def close(self) -> None:
+        """Leaves; what is open at a broker counts against what an address may have."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
 
     async def ask_any(self, request: Message, response: type[M]) -> M:
         connection = await self._connected(self.chance.choice(self._bootstrap))
@@ -122,7 +129,9 @@ class WireClient:
         told = found.topics[0].partitions[0]
         return (told.offset, told.leader_epoch) if told.error_code == ErrorCode.NONE else None
 
-    async def fetch(self, place: Place, offset: int, wait_ms: int) -> PartitionData:
+    async def fetch(
+        self, place: Place, offset: int, wait_ms: int, isolation_level: int = READ_UNCOMMITTED
+    ) -> PartitionData:
         asked = FetchPartition(
             partition=place.partition,
             current_leader_epoch=self.epoch_of(place),
@@ -132,6 +141,7 @@ class WireClient:
         request = FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=1,
+            isolation_level=isolation_level,
             topics=[FetchTopic(topic=place.topic, partitions=[asked])],
         )
         found = await self.ask_leader(place, request, FetchResponse, FETCH_VERSION)

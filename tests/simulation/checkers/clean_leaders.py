@@ -1,7 +1,8 @@
 """Clean leaders: whoever is elected was in sync or eligible, unless an unclean election was allowed.
 
 One more may be elected: the last leader of a partition whose in-sync and eligible replicas are all gone
-because everyone restarted uncleanly, the last of them perhaps with this very entry.
+because everyone restarted uncleanly, the last of them perhaps with this very entry.  And where a move ends by
+an ISR that holds its whole target, one of that ISR leads; who is let in is for `isr_by_epoch` to say.
 """
 
 from distributedlog.controller.deltas import PartitionDelta
@@ -34,6 +35,8 @@ class CleanLeaders(ControlChecker):
         if old is None or new is None or new.leader in (old.leader, NO_LEADER):
             return
         if new.leader in old.isr or new.leader in old.elr or _was_last(old, new.leader, restarted):
+            return
+        if old.is_moving and not new.is_moving and set(new.replicas) == set(new.isr):
             return
         name = delta.topic.name
         allowed = image.settings_of(ResourceType.TOPIC, name).get(UNCLEAN_ELECTION) == "true"

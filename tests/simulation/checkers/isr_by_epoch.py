@@ -2,7 +2,7 @@
 
 A replica that fetched, crashed and came back may have less than it had.  So an entry that lets brokers into
 an ISR must be what a leader proposed, in the partition epoch of that moment, with the broker epochs of that
-moment.
+moment.  Where it ends a move, those are in the ISR who still have a replica.
 """
 
 from distributedlog.controller.deltas import PartitionDelta
@@ -42,7 +42,7 @@ class IsrByEpoch(ControlChecker):
             request.broker_id == old.leader
             and request.broker_epoch == image.brokers[old.leader].epoch
             and change.leader_epoch == old.leader_epoch
-            and {member.broker_id for member in change.isr} == set(new.isr)
+            and {member.broker_id for member in change.isr}.intersection(new.replicas) == set(new.isr)
             and all(
                 member.broker_epoch == image.brokers[member.broker_id].epoch
                 or (member.broker_epoch == UNKNOWN_EPOCH and member.broker_id in old.isr)

@@ -31,6 +31,22 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
+def create_topic(admin: AdminClient, topic: NewTopic, seconds: float = PATIENCE_SECONDS) -> None:
+    """Asks again where a controller that stops leading leaves open whether it is there."""
+
+    def is_there() -> bool:
+        try:
+            admin.create_topics([topic], request_timeout=seconds)[topic.topic].result(seconds)
+        except KafkaException as refusal:
+            code = refusal.args[0].code()
+            if code not in (KafkaError.NOT_CONTROLLER, KafkaError.TOPIC_ALREADY_EXISTS):
+                raise
+            return bool(code == KafkaError.TOPIC_ALREADY_EXISTS)
+        return True
+
+    wait_until(is_there, f"{topic.topic} is created")
+
+
 class Replicated:
     """Three brokers, and a topic `t` of one partition with three replicas, of which two must be in sync."""
 
@@ -52,7 +68,7 @@ class Replicated:
         topic = NewTopic(name, 1, 3, config=config)
         if replicas:
             topic = NewTopic(name, 1, replica_assignment=[list(replicas)], config=config)
-        self.admin.create_topics([topic], request_timeout=PATIENCE_SECONDS)[name].result(PATIENCE_SECONDS)
+        create_topic(self.admin, topic)
         wait_until(lambda: len(self.isr(name)) == (len(replicas) or 3), "all replicas are in sync")
         return name
 

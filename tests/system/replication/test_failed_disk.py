@@ -9,6 +9,14 @@ SESSION_MS = 300_000
 """Far longer than the test: a broker that only fell silent would lead all the time."""
 
 
+def stands_in_the_way(path: Path) -> bool:
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
 def test_a_failed_disk_fences_its_broker_before_it_exits(tmp_path: Path) -> None:
     """Where a checkpoint is to be written stands something that cannot be written to: as good as EIO."""
     settings = (
@@ -22,7 +30,7 @@ def test_a_failed_disk_fences_its_broker_before_it_exits(tmp_path: Path) -> None
         assert replicated.produce(topic, numbered(0, 50)) == [None] * 50
         leader = replicated.leader(topic)
         blocked = Path(replicated.brokers[leader]["data_dir"]) / "replication-offset-checkpoint.tmp"
-        blocked.mkdir()
+        wait_until(lambda: stands_in_the_way(blocked), "no checkpoint is just being written there")
         assert replicated.produce(topic, numbered(50, 1)) == [None]
         cluster.wait_for(f"node {leader} ended with exit code 3")
         wait_until(lambda: replicated.partition(topic)[0] not in (leader, -1), "another one leads")

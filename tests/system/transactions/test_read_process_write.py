@@ -1,6 +1,9 @@
-"""Read-process-write on three brokers, while client, coordinator and leaders are killed: exactly once.
+"""Read-process-write on three brokers, while clients, coordinators and leaders are killed: exactly once.
 
-`DLOG_SOAK=1` makes it ten thousand transactions.
+Every client that has transactions is at work, each with a transactional id, topics and a group of its own,
+side by side: most of the time goes by while brokers fail over, and they share that.  Each client is killed in
+the middle at least once.  `DLOG_SOAK=1` makes it ten thousand transactions and a hundred kills,
+`DLOG_TRANSACTIONS` any other number.
 """
 
 import os
@@ -8,8 +11,12 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import IO
 
 import pytest
@@ -18,14 +25,21 @@ from confluent_kafka.cimpl import NewTopic
 
 from distributedlog.groups.placement import partition_of
 from distributedlog.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tests.reliability.programs.values import as_bytes, from_bytes
 from tests.system.dev_cluster import DevCluster
 from tests.system.replication.stage import PATIENCE_SECONDS, Replicated, numbered
 from tests.system.transactions.transforming import FENCED, SUFFIXES
 
-TRANSACTIONS = 10_000 if os.environ.get("DLOG_SOAK") else 200
+TRANSACTIONS = int(os.environ.get("DLOG_TRANSACTIONS", "10000" if os.environ.get("DLOG_SOAK") else "1000"))
+SHARES = {"confluent": 0.4, "own": 0.3, "aiokafka": 0.1, "kafka-python": 0.1, "kafkajs": 0.1}
+"""How many of the transactions are whose: the others take longer for one."""
 PER_TRANSACTION = 5
-COUNT = TRANSACTIONS * PER_TRANSACTION
-KILLS = 100 if os.environ.get("DLOG_SOAK") else 4
+BROKER_KILLS = 80 if os.environ.get("DLOG_SOAK") else 3
+CLIENT_KILLS = 4 if os.environ.get("DLOG_SOAK") else 1
+"""How often each client is killed."""
+KAFKAJS = "kafkajs"
+HERE = Path(__file__).parent
+MODULES = HERE.parents[1] / "compat" / "broker" / "kafkajs" / "node_modules"
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +51,11 @@ def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]
 
 
 class Flow:
-    """The input, the output, and the program between them."""
+    """The input, the output, and the program between them, of one kind of client."""
 
-    def __init__(self, replicated: Replicated, name: str, count: int) -> None:
+    def __init__(self, replicated: Replicated, kind: str, name: str, count: int) -> None:
         self.replicated = replicated
+        self.kind = kind
         self.name = name
         self.count = count
         self.source, self.target = f"{name}-in", f"{name}-out"
@@ -49,25 +64,24 @@ class Flow:
         topics = [NewTopic(self.source, 1, 3, config=config), NewTopic(self.target, 2, 3, config=config)]
         for created in admin.create_topics(topics).values():
             created.result(60)
-        self.values = numbered(0, count)
-        assert set(replicated.produce(self.source, self.values)) == {None}
+        self.said: list[str] = []
+        """What its programs said."""
+        self.values = [number.decode() for number in numbered(0, count)]
+        assert set(replicated.produce(self.source, [as_bytes(each) for each in self.values])) == {None}
 
     def start(self) -> "subprocess.Popen[str]":
-        arguments = (self.replicated.bootstrap, self.source, self.target, f"{self.name}-group", self.name)
+        program = [sys.executable, "-m", "tests.system.transactions.transforming", self.kind]
+        if self.kind == KAFKAJS:
+            program = ["node", str(HERE / "transforming_kafkajs.js")]
+        names = (self.replicated.bootstrap, self.source, self.target, f"{self.name}-group", self.name)
         return subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.system.transactions.transforming",
-                *arguments,
-                str(self.count),
-                str(PER_TRANSACTION),
-            ],
+            [*program, *names, str(self.count), str(PER_TRANSACTION)],
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, "NODE_PATH": str(MODULES)},
         )
 
-    def read_output(self, partition: int) -> list[bytes]:
+    def read_output(self, partition: int) -> list[str]:
         """All that is committed in a partition of the output."""
         consumer = Consumer(
             {
@@ -80,7 +94,7 @@ class Flow:
             }
         )
         at = TopicPartition(self.target, partition, 0)
-        found: list[bytes] = []
+        found: list[str] = []
         deadline = time.monotonic() + PATIENCE_SECONDS
         try:
             _, end = consumer.get_watermark_offsets(at, PATIENCE_SECONDS)
@@ -94,7 +108,7 @@ class Flow:
                     continue
                 error = message.error()
                 if error is None:
-                    found.append(message.value() or b"")
+                    found.append(from_bytes(message.value() or b""))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     position = message.offset() or 0
         finally:
@@ -104,7 +118,8 @@ class Flow:
     def check_output(self) -> None:
         """The output is what the input says, in order, each exactly once, in both partitions."""
         for partition, suffix in enumerate(SUFFIXES):
-            assert self.read_output(partition) == [value + suffix for value in self.values]
+            found, wanted = self.read_output(partition), [value + suffix for value in self.values]
+            assert found == wanted, f"{self.name} said {self.said}"
 
     # --- whom to kill --------------------------------------------------------------------------
 
@@ -141,33 +156,77 @@ def lines_of(stream: IO[str] | None) -> Iterator[str]:
         yield from stream
 
 
-def test_output_is_what_the_input_says_though_all_are_killed(replicated: Replicated) -> None:
-    flow = Flow(replicated, "flow", COUNT)
-    chance = random.Random(19)
-    victims = ["client", "coordinator", "leader", "group"]
-    kills = 0
-    next_kill = TRANSACTIONS // KILLS // 2
-    transactions = 0
+BROKERS = ("coordinator", "leader", "group")
+
+
+class Killing:
+    """Counts the transactions of all flows, and after so many of them kills a broker that the flow needs; and
+    of each flow by itself, after which its program is killed."""
+
+    def __init__(self) -> None:
+        self._chance = random.Random(19)
+        self._lock = threading.Lock()
+        self._transactions = 0
+        self.broker_kills = 0
+        self._by_flow: Counter[str] = Counter()
+        self.client_kills: Counter[str] = Counter()
+
+    def committed(self, flow: Flow, program: "subprocess.Popen[str]") -> None:
+        """A program has committed one; it, or somebody that it needs, is killed now if one is due."""
+        with self._lock:
+            self._transactions += 1
+            self._by_flow[flow.name] += 1
+            if self.broker_kills < _due(self._transactions, TRANSACTIONS, BROKER_KILLS):
+                flow.kill(BROKERS[self.broker_kills % len(BROKERS)], self._chance, program)
+                self.broker_kills += 1
+            of_flow = flow.count // PER_TRANSACTION
+            if self.client_kills[flow.name] < _due(self._by_flow[flow.name], of_flow, CLIENT_KILLS):
+                flow.kill("client", self._chance, program)
+                self.client_kills[flow.name] += 1
+
+
+def _due(count: int, of: int, kills: int) -> int:
+    """How many kills are due after so many transactions.  All are before the end: who is killed may not have
+    told of its last one."""
+    share = of * 9 // (10 * kills)
+    return min((count + share // 2) // share, kills)
+
+
+def transform(flow: Flow, killing: Killing) -> None:
+    """Has all of a flow transformed; a program that was killed, or fenced, is started again."""
     deadline = time.monotonic() + 60 * PATIENCE_SECONDS
     while True:
         assert time.monotonic() < deadline
         program = flow.start()
         for line in lines_of(program.stdout):
-            transactions += line.strip().isdigit()
-            if kills < KILLS and transactions >= next_kill:
-                flow.kill(victims[kills % len(victims)], chance, program)
-                kills += 1
-                next_kill += TRANSACTIONS // KILLS
+            if line.strip().isdigit():
+                killing.committed(flow, program)
+            flow.said.append(line.strip())
         code = program.wait(PATIENCE_SECONDS)
+        flow.said.append(f"ended with {code}")
         if code == 0:
-            break
+            return
         assert code in (-signal.SIGKILL, FENCED)
-    assert kills == KILLS
-    flow.check_output()
 
 
-def test_a_zombie_that_wakes_is_fenced(replicated: Replicated) -> None:
-    flow = Flow(replicated, "zombie", 100 * PER_TRANSACTION)
+def test_output_is_what_the_input_says_though_all_are_killed(replicated: Replicated) -> None:
+    flows = [
+        Flow(replicated, kind, f"flow-{kind}", round(TRANSACTIONS * share) * PER_TRANSACTION)
+        for kind, share in SHARES.items()
+    ]
+    killing = Killing()
+    with ThreadPoolExecutor(len(flows)) as threads:
+        for done in [threads.submit(transform, flow, killing) for flow in flows]:
+            done.result()
+    assert killing.broker_kills == BROKER_KILLS
+    assert all(killing.client_kills[flow.name] == CLIENT_KILLS for flow in flows)
+    for flow in flows:
+        flow.check_output()
+
+
+@pytest.mark.parametrize("kind", ["confluent", "own"])
+def test_a_zombie_that_wakes_is_fenced(replicated: Replicated, kind: str) -> None:
+    flow = Flow(replicated, kind, f"zombie-{kind}", 100 * PER_TRANSACTION)
     zombie = flow.start()
     try:
         lines = lines_of(zombie.stdout)

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +18,7 @@ from distributedlog.client.sinks import offers_sinks
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     DlogError,
+    InvalidRequestError,
     InvalidTransactionStateError,
     ProducerFencedError,
 )
@@ -33,7 +37,7 @@ ON_BOTH = pytest.mark.parametrize("cluster", [1, 3], indirect=True, ids=["one-br
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[TestCluster]:
     with TestCluster(request.param) as cluster:
-        names = ("losers", "zombie", "long", "killed")
+        names = ("losers", "zombie", "stopped", "long", "killed")
         make_topics(cluster.bootstrap, *(NewTopic(name, PARTITIONS) for name in names))
         yield cluster
 
@@ -111,6 +115,8 @@ def test_a_zombie_driver_is_fenced_and_so_are_its_attempts(cluster: TestCluster)
             driving(cluster.bootstrap, "q-zombie", "zombie") as new,
         ):
             first = await old.sink.token()
+            with pytest.raises(InvalidRequestError, match="never given out"):
+                await old.sink.join(2**63 - 1, 0, "0-0")  # it would fence everybody for good
             lease = await old.attempt(first, 0, "0-0", {0: ["old"]})
             second = await new.sink.token()
             assert second > first
@@ -132,6 +138,47 @@ def test_a_zombie_driver_is_fenced_and_so_are_its_attempts(cluster: TestCluster)
             assert await new.read(PARTITIONS) == ["new"]
 
     asyncio.run(asyncio.wait_for(story(), LIMIT_S))
+
+
+@ON_BOTH
+def test_a_driver_that_was_stopped_and_wakes_as_a_zombie_changes_nothing(cluster: TestCluster) -> None:
+    async def take_over() -> None:
+        async with driving(cluster.bootstrap, "q-stopped", "stopped") as new:
+            token = await new.sink.token()
+            await new.end(token, 0, await new.attempt(token, 0, "0-0", {0: ["new"]}))
+            assert await new.read(PARTITIONS) == ["new"]
+
+    async def look() -> None:
+        async with driving(cluster.bootstrap, "q-stopped", "stopped") as reading:
+            assert await reading.read(PARTITIONS) == ["new"]
+            assert (await reading.sink.describe()).state == "CompleteCommit"
+
+    command = [sys.executable, "-m", "tests.system.transactions.sink_process"]
+    old = subprocess.Popen(
+        [*command, cluster.bootstrap, "q-stopped", "stopped"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert old.stdout is not None
+        assert old.stdout.readline() == "written\n"
+        old.send_signal(signal.SIGSTOP)
+        asyncio.run(asyncio.wait_for(take_over(), LIMIT_S))
+        old.send_signal(signal.SIGCONT)
+        said, _ = old.communicate("\n", LIMIT_S)  # it goes on as if nothing had been
+    finally:
+        old.kill()
+        old.wait()
+    fenced, late = "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"
+    assert json.loads(said) == {
+        "heartbeat": fenced,
+        "write": late,
+        "write elsewhere": late,
+        "end": fenced,
+        "join": fenced,
+    }
+    asyncio.run(asyncio.wait_for(look(), LIMIT_S))
 
 
 @ON_ONE

@@ -72,7 +72,7 @@ class MixedCluster:
     def _start(self) -> None:
         for node, settings in self._settings.items():
             process = ServerProcess(self._directory / str(node), settings, waits=False)
-            process.environment = self._earlier
+            process.environment, process.is_new = self._earlier, False
             self._format(process)
             self.nodes[node] = self._stack.enter_context(process)
         for process in self.nodes.values():
@@ -97,6 +97,7 @@ class MixedCluster:
         process = self.nodes[node]
         assert process.stop() == 0, process.log
         process.environment = None
+        process.settings |= {"broker.host": f"machine-{node}"}
         process.settings |= {"cluster.secret.file": self._secret, "control.authentication": authentication}
         process.restart()
 

@@ -7,6 +7,7 @@ import pytest
 
 from distributedlog.client.admin.admin import NewTopic
 from distributedlog.client.admin.blocking import BlockingAdmin
+from distributedlog.controller.features import LEVEL_MAX, METADATA_FEATURE
 from distributedlog.model.cluster_settings import CLUSTER_SETTINGS
 from tests.system.replication.stage import wait_until
 from tests.system.server_process import TIMEOUT_SECONDS, ServerProcess, dlog, options
@@ -74,6 +75,7 @@ def test_nodes_are_upgraded_one_by_one_while_a_client_goes_on(tmp_path: Path, or
             make_topic_on_each(cluster, "with-all-required")
         else:
             replicate_what_is_new(cluster)
+            raise_the_level(cluster)
         assert traffic.acknowledged <= set(read_all(cluster.bootstrap))
         assert len(traffic.acknowledged) > 100
         for process in cluster.nodes.values():
@@ -105,6 +107,15 @@ def replicate_what_is_new(cluster: MixedCluster) -> None:
     assert (producer.flush(TIMEOUT_SECONDS), errors) == (0, [None] * 30)
     health = dlog("cluster", "health", *where)
     assert "__consumer_offsets: has partitions with 1 replica(s)" in health.stdout
+
+
+def raise_the_level(cluster: MixedCluster) -> None:
+    """Brokers that run tell their machine then, without a restart."""
+    with BlockingAdmin(cluster.bootstrap) as admin:
+        assert set(admin.list_broker_hosts().values()) == {"127.0.0.1"}
+        admin.update_features({METADATA_FEATURE: LEVEL_MAX})
+        machines = {node: f"machine-{node}" for node in NODES}
+        wait_until(lambda: admin.list_broker_hosts() == machines, "every broker has told its machine")
 
 
 def make_topic_on_each(cluster: MixedCluster, name: str) -> None:

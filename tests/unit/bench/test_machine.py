@@ -110,7 +110,7 @@ def test_a_machine_that_says_nothing_of_disks_has_none(proc: Proc) -> None:
 def test_what_a_child_spends_is_our_own() -> None:
     before = take_sample()
     subprocess.run([sys.executable, "-c", SPIN], check=True)
-    assert take_sample().own_s - before.own_s >= 0.5
+    assert take_sample().own_s - before.own_s >= 0.4  # of half a second, counted in ticks of 10 ms
 
 
 def test_what_a_stranger_spends_is_others() -> None:

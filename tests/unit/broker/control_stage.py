@@ -40,7 +40,7 @@ from tests.simulation.executor import StepExecutor
 from tests.simulation.raft_storage import DiskRaftStorage
 
 CLUSTER = "cluster-1"
-SESSION_MS = 9_000
+SESSION_MS = 6_000
 CONFIG = RaftConfig()
 DEFAULTS = ConfigResource(ResourceType.BROKER, CLUSTER_DEFAULT)
 
@@ -181,6 +181,11 @@ class Quorum:
             disk = SimDisk(node_id)
             DiskRaftStorage(disk, lambda what, value: None).format()
             self.nodes[node_id] = Node(self, node_id, disk, wired=node_id != unwired, cluster=CLUSTER)
+
+    def join(self, node_id: int) -> Node:
+        """A standby: its storage was never formatted, so it votes with an incarnation of its own."""
+        self.nodes[node_id] = node = Node(self, node_id, SimDisk(node_id), wired=True, cluster=CLUSTER)
+        return node
 
     def sent(self, sender: int, to: int, message: bytes) -> None:
         self._messages.append((sender, to, message))

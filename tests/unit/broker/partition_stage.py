@@ -63,6 +63,11 @@ class StepScheduler:
             count += 1
         return count
 
+    def run_turn(self) -> None:
+        """Runs what is posted by now, and nothing that it posts."""
+        for _ in range(len(self._posted)):
+            self._posted.popleft()()
+
     def advance(self, duration_ms: int) -> None:
         """Time goes on, from one timer to the next."""
         end_ms = self._clock.monotonic_ms() + duration_ms

@@ -81,6 +81,7 @@ def bare_services(settings: NodeSettings, clock: Clock | None = None) -> Service
         searches=nothing,
         preparations=nothing,
         fetch_sessions=nothing,
+        replication_quotas=nothing,
         producer_ids=nothing,
         groups=nothing,
         transactions=nothing,

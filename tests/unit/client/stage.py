@@ -160,9 +160,9 @@ class ScriptedBroker:
         writer.close()
 
     @contextmanager
-    def running(self) -> Iterator["ScriptedBroker"]:
+    def running(self, port: int = 0) -> Iterator["ScriptedBroker"]:
         loop = asyncio.new_event_loop()
-        server = loop.run_until_complete(asyncio.start_server(self.serve, "127.0.0.1", 0))
+        server = loop.run_until_complete(asyncio.start_server(self.serve, "127.0.0.1", port))
         self.address = Address(*server.sockets[0].getsockname()[:2])
         thread = threading.Thread(target=loop.run_forever)
         thread.start()

@@ -7,7 +7,8 @@ import pytest
 from distributedlog.client.consumer import Consumer
 from distributedlog.client.fetcher import FetchOptions
 from distributedlog.client.metadata import Cluster
-from distributedlog.client.offset_specs import BEGINNING, EARLIEST, END, LATEST, AtOffset, OffsetSpec
+from distributedlog.client.offset_specs import BEGINNING, END, AtOffset, OffsetSpec
+from distributedlog.client.view import PartitionView
 from distributedlog.model.errors import BrokerError, CorruptBatchError, OffsetOutOfRangeError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.api_keys import ApiKey
@@ -31,7 +32,7 @@ async def read(
     place: OffsetSpec,
     count: int,
     *,
-    on_out_of_range: int | None = None,
+    on_out_of_range: OffsetSpec | None = None,
     call_timeout_ms: int = 10_000,
 ) -> list[int]:
     """So many offsets of the partition."""
@@ -81,6 +82,29 @@ def test_a_partition_that_is_dropped_gives_nothing_more() -> None:
     assert broker.count(ApiKey.FETCH) == 0
 
 
+def test_what_is_known_of_a_cluster_may_be_given_up_between_two_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            await consumer.assign({HERE: BEGINNING, THERE: BEGINNING})
+            look = cluster.partition
+
+            async def look_and_begin_anew(partition: TopicPartition) -> PartitionView:
+                found = await look(partition)
+                if partition == THERE and not cluster.rebootstraps:
+                    cluster._rebootstrap()
+                return found
+
+            monkeypatch.setattr(cluster, "partition", look_and_begin_anew)
+            (fetched,) = await consumer.poll(5000)
+            assert (fetched.partition, len(fetched.records)) == (HERE, 5)
+            assert cluster.rebootstraps == 1
+
+    with (broker := filled().broker()).running():
+        run(story())
+
+
 def failing(ledger: Ledger, codes: list[int]) -> ScriptedBroker:
     """Fetches are refused with these codes first; -2 hangs up."""
     broker = ledger.broker()
@@ -127,8 +151,8 @@ def test_an_offset_that_is_not_there_is_told_with_those_that_are() -> None:
         run(read(broker, AtOffset(1), 5))
 
 
-@pytest.mark.parametrize(("end", "offsets"), [(EARLIEST, [3, 4, 5, 6, 7]), (LATEST, [8])])
-def test_a_reader_may_go_on_at_an_end_instead(end: int, offsets: list[int]) -> None:
+@pytest.mark.parametrize(("end", "offsets"), [(BEGINNING, [3, 4, 5, 6, 7]), (END, [8])])
+def test_a_reader_may_go_on_at_an_end_instead(end: OffsetSpec, offsets: list[int]) -> None:
     ledger = filled(start=3)
 
     async def story() -> list[int]:

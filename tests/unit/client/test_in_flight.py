@@ -151,7 +151,8 @@ class World:
 
 
 def _values(batch: Batch) -> list[bytes]:
-    return [record.value or b"" for record in batch.records]
+    assert batch.encoded is not None
+    return [record.value or b"" for record in decode_batch(batch.encoded)]
 
 
 OUTCOMES: list[Outcome] = [

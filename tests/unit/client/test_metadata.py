@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from distributedlog.client.addresses import Address
 from distributedlog.client.errors import error_from
 from distributedlog.client.metadata import Cluster
+from distributedlog.client.view import TopicView
 from distributedlog.model.errors import (
+    BrokerAvoidedError,
     BrokerError,
     BrokerUnreachableError,
     ConnectionLostError,
@@ -20,7 +23,7 @@ from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from distributedlog.protocol.schema import Message
-from tests.unit.client.stage import QUICK, HangUp, ScriptedBroker, free_port, mock_cluster, run
+from tests.unit.client.stage import QUICK, HangUp, Raw, ScriptedBroker, free_port, mock_cluster, run
 
 
 def nobody() -> Address:
@@ -153,23 +156,15 @@ def test_a_view_that_is_known_is_not_asked_for_again() -> None:
 
 
 def test_an_old_view_is_renewed() -> None:
-    now_ms = 1000
-
-    class HandClock:
-        def wall_ms(self) -> int:
-            return now_ms
-
-        def monotonic_ms(self) -> int:
-            return now_ms
+    clock = HandClock()
 
     async def story() -> None:
-        nonlocal now_ms
-        async with Cluster([broker.address], QUICK, clock=HandClock()) as cluster:
+        async with Cluster([broker.address], QUICK, clock=clock) as cluster:
             await cluster.topic("t")
-            now_ms += QUICK.metadata_age_ms_max
+            clock.now_ms += QUICK.metadata_age_ms_max
             await cluster.topic("t")
             assert broker.count(ApiKey.METADATA) == 1
-            now_ms += 1
+            clock.now_ms += 1
             await cluster.topic("t")
             assert broker.count(ApiKey.METADATA) == 2
 
@@ -239,3 +234,112 @@ def test_leaders_of_a_cluster_of_three_are_found_and_connected_to() -> None:
 
     with mock_cluster(3) as bootstrap:
         run(story(bootstrap.split(",")[0]))
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.now_ms = 1000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+def test_a_broker_that_refuses_is_not_tried_again_at_once() -> None:
+    clock, absent = HandClock(), nobody()
+
+    async def story() -> None:
+        async with Cluster([absent], QUICK, clock=clock) as cluster:
+            for pause_ms in (50, 100):
+                with pytest.raises(BrokerUnreachableError) as tried:
+                    await cluster.connection_to(absent)
+                assert not isinstance(tried.value, BrokerAvoidedError)
+                with pytest.raises(BrokerAvoidedError, match=r"refused.*tried again in"):
+                    await cluster.connection_to(absent)
+                clock.now_ms += pause_ms * 12 // 10
+            await asyncio.to_thread(started.enter_context, listening.running(absent.port))
+            await cluster.connection_to(absent)
+
+    listening = ScriptedBroker()
+    with ExitStack() as started:
+        run(story())
+        assert listening.count(ApiKey.API_VERSIONS) == 1
+
+
+def test_whoever_waits_for_a_connection_that_fails_shares_the_failure() -> None:
+    async def story() -> None:
+        async with Cluster([nobody()], QUICK, clock=HandClock()) as cluster:
+            found = await asyncio.gather(
+                *(cluster.connection_to(Address("127.0.0.1", port)) for _ in range(5)), return_exceptions=True
+            )
+            assert sum(isinstance(each, BrokerAvoidedError) for each in found) == 4
+
+    port = free_port()
+    run(story())
+
+
+def test_a_cluster_that_has_moved_is_found_by_the_bootstrap_list() -> None:
+    """The brokers that were known are gone for good; the list, as a name would, leads to others."""
+    old, new = ScriptedBroker(topics={"t": 3}), ScriptedBroker(topics={"t": 1})
+
+    async def story() -> None:
+        async with Cluster([front, new.address], QUICK) as cluster:
+            await cluster.topic("t")
+            assert cluster.view.brokers[1].address == old.address
+            stop_old()
+            topic = await cluster.retrying(lambda: renewed(cluster))
+            assert (len(topic.partitions), cluster.rebootstraps) == (1, 1)
+            assert [each.address for each in await cluster.brokers()] == [new.address]
+
+    async def stays() -> None:
+        options = replace(QUICK, rebootstraps=False, call_timeout_ms=300)
+        async with Cluster([front, new.address], options) as cluster:
+            await cluster.topic("t")
+            stop_old()
+            with pytest.raises(BrokerUnreachableError):
+                await cluster.retrying(lambda: renewed(cluster))
+
+    async def renewed(cluster: Cluster) -> TopicView:
+        cluster.mark_stale()
+        for connection in list(cluster._connections.values()):
+            connection.close()
+        return (await cluster.refresh({"t"})).topics["t"]
+
+    for each in (story, stays):
+        with ExitStack() as olds, new.running():
+            olds.enter_context(old.running())
+            front, stop_old = old.address, olds.close
+            run(each())
+
+
+@pytest.mark.parametrize("how", ["a broker asks for it", "nothing new for too long"])
+def test_what_is_known_is_given_up_though_its_brokers_are_connected(how: str) -> None:
+    clock = HandClock()
+    is_lost = False
+
+    def metadata(request: MetadataRequest, version: int) -> MetadataResponse:
+        if is_lost and how == "a broker asks for it":
+            return MetadataResponse(brokers=[], topics=[], error_code=129)
+        if is_lost:
+            clock.now_ms += QUICK.rebootstrap_after_ms // 2
+            return Raw(b"")  # type: ignore[return-value]
+        return old.metadata(request, version)
+
+    old = ScriptedBroker(topics={"t": 3}, answers={ApiKey.METADATA: metadata})
+    new = ScriptedBroker(topics={"t": 1})
+
+    async def story() -> None:
+        nonlocal is_lost
+        options = replace(QUICK, request_timeout_ms=50, call_timeout_ms=2**31 - 1)
+        async with Cluster([old.address, new.address], options, clock=clock) as cluster:
+            await cluster.topic("t")
+            is_lost = True
+            cluster._bootstrap = (new.address,)  # as a name that leads elsewhere by now
+            cluster.mark_stale()
+            assert len((await cluster.topic("t")).partitions) == 1
+            assert (cluster.rebootstraps, list(cluster._connections)) == (1, [new.address])
+
+    with old.running(), new.running():
+        run(story())

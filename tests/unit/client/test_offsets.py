@@ -10,6 +10,7 @@ from distributedlog.client.offset_specs import (
     EARLIEST,
     END,
     LATEST,
+    Ago,
     AtOffset,
     AtTime,
     Isolation,
@@ -31,6 +32,15 @@ from tests.unit.client.ledger import Ledger
 from tests.unit.client.stage import QUICK, run
 
 HERE = TopicPartition("t", 0)
+NOW_MS = 1_000_000
+
+
+class FixedClock:
+    def wall_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic_ms(self) -> int:
+        return 0
 
 
 def ledger() -> Ledger:
@@ -52,6 +62,9 @@ def ledger() -> Ledger:
         (AtTime(101), 4),
         (AtTime(500), 7),
         (AtTime(501), 8),
+        (Ago(NOW_MS - 101), 4),
+        (Ago(NOW_MS - 501), 8),
+        (Ago(2**62), 3),
         (LastRecords(2), 6),
         (LastRecords(99), 3),
         (LastRecords(0), 8),
@@ -60,7 +73,7 @@ def ledger() -> Ledger:
 )
 def test_a_place_means_an_offset(place: OffsetSpec, offset: int) -> None:
     async def story() -> None:
-        async with Cluster([broker.address], QUICK) as cluster:
+        async with Cluster([broker.address], QUICK, clock=FixedClock()) as cluster:
             assert await resolve(cluster, {HERE: place}) == {HERE: offset}
 
     with (broker := ledger().broker()).running():

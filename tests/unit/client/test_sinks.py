@@ -1,6 +1,8 @@
 """The client's half of a sink: what it asks, whom, and what it makes of the answers."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,6 +38,7 @@ from distributedlog.records.record import Record
 from tests.unit.client.stage import QUICK, ScriptedBroker, run
 
 SINK_ID = "dlog.sink/q"
+PATIENCE_MS = 200
 
 
 def begin(broker: ScriptedBroker, *responses: SinkTransactionResponse) -> list[SinkTransactionRequest]:
@@ -112,6 +115,32 @@ def test_a_broker_without_sinks_is_told_apart() -> None:
         assert not await offers_sinks(cluster)
         with pytest.raises(UnsupportedVersionError, match="does not serve SINK_TRANSACTION"):
             await Sink(cluster, "q").token()
+
+    tell(story)
+
+
+def test_heartbeats_outlast_a_coordinator_that_is_away_for_longer_than_a_call_takes() -> None:
+    async def story(broker: ScriptedBroker, _: Cluster) -> None:
+        begin(broker)
+        away_until = asyncio.get_running_loop().time() + 3 * PATIENCE_MS / 1000
+        is_heard = asyncio.Event()
+
+        def answer(_request: Any, _version: int) -> SinkTransactionResponse:
+            if asyncio.get_running_loop().time() < away_until:
+                return response(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            is_heard.set()
+            return response()
+
+        broker.answers[ApiKey.SINK_TRANSACTION] = answer
+        options = replace(QUICK, call_timeout_ms=PATIENCE_MS)
+        async with (
+            Cluster([broker.address], options) as cluster,
+            Sink(cluster, "q").heartbeats(5, 0, timeout_ms=60_000) as beating,
+        ):
+            heard = asyncio.create_task(is_heard.wait())
+            await asyncio.wait({heard, beating}, return_when=asyncio.FIRST_COMPLETED)
+            assert not beating.done(), beating.exception()
+            assert heard.done()
 
     tell(story)
 

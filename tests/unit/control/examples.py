@@ -4,7 +4,12 @@ from hypothesis import strategies as st
 
 from distributedlog.controller import requests as r
 from distributedlog.controller.configs import ConfigEdit
-from distributedlog.controller.image import ConfigResource, Endpoint, SupportedLevels
+from distributedlog.controller.image import (
+    ConfigResource,
+    ControllerRegistration,
+    Endpoint,
+    SupportedLevels,
+)
 from distributedlog.controller.quotas import QuotaEdit
 from distributedlog.controller.replica_faults import ReplicaFault
 from distributedlog.controller.sessions.log_ends import ReplicaLogEnd
@@ -41,6 +46,7 @@ REQUESTS: dict[type, st.SearchStrategy[r.Request]] = {
         previous_broker_epoch=i64,
         predecessors=several(uuids),
         synced_broker_epoch=i64,
+        host=values,
     ),
     r.HeartbeatRequest: st.builds(
         r.HeartbeatRequest,
@@ -118,6 +124,11 @@ REQUESTS: dict[type, st.SearchStrategy[r.Request]] = {
         r.AlterReassignmentsRequest, several(st.tuples(partitions, st.none() | replicas)), flags
     ),
     r.DescribeQuorumRequest: st.builds(r.DescribeQuorumRequest),
+    r.RegisterControllerRequest: st.builds(
+        r.RegisterControllerRequest, texts, st.builds(ControllerRegistration, i32, uuids, i64, texts, i32)
+    ),
+    r.AddVoterRequest: st.builds(r.AddVoterRequest, values, i32, uuids, flags),
+    r.RemoveVoterRequest: st.builds(r.RemoveVoterRequest, values, i32, uuids),
 }
 
 RESPONSES: dict[type, st.SearchStrategy[r.Response]] = {

@@ -30,6 +30,7 @@ def apply_delta(delta: ImageDelta, old: MetadataImage) -> MetadataImage:
         topic_ids,
         _edited(old.configs, delta.configs),
         _edited(old.quotas, delta.quotas),
+        _edited(old.controllers, delta.controllers),
     )
 
 

@@ -28,7 +28,7 @@ from distributedlog.statemachine import Runtime
 from tests.simulation.clock import SeededRandomness
 
 CLUSTER = "cluster-1"
-SESSION_MS = 9_000
+SESSION_MS = 6_000
 Reply = TypeVar("Reply")
 
 

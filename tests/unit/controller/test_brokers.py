@@ -1,6 +1,15 @@
+from dataclasses import replace
+
 import pytest
 
-from distributedlog.controller.brokers import TRANSITIONS, BrokerEvent, BrokerState, state_of
+from distributedlog.broker.cluster.lease_grant import lease_ms
+from distributedlog.controller.brokers import (
+    ELECTION_PARTS,
+    TRANSITIONS,
+    BrokerEvent,
+    BrokerState,
+    state_of,
+)
 from distributedlog.controller.features import METADATA_FEATURE
 from distributedlog.controller.image import Endpoint, SupportedLevels
 from distributedlog.controller.records import NO_LEADER
@@ -168,12 +177,24 @@ def test_a_broker_whose_data_loop_is_stuck_is_fenced_and_comes_back() -> None:
     assert not stage.heartbeat(1).is_fenced
 
 
-def test_a_new_controller_fences_nobody_before_a_full_session_timeout_of_its_own() -> None:
+def test_a_new_controller_counts_its_election_as_silence_and_fences_nobody_who_may_hold_a_lease() -> None:
     stage = Stage()
     stage.start(1)
     stage.pass_time(SESSION_MS - 1)
     stage.failover()
-    stage.pass_time(SESSION_MS - 1)
+    silence_ms = SESSION_MS // ELECTION_PARTS
+    assert SESSION_MS - silence_ms > lease_ms(SESSION_MS)
+    stage.pass_time(SESSION_MS - silence_ms - 1)
+    assert state(stage, 1) is BrokerState.ACTIVE
+    stage.pass_time(1)
+    assert state(stage, 1) is BrokerState.FENCED
+
+
+def test_no_more_than_an_election_timeout_counts_as_silence_for_a_new_controller() -> None:
+    stage = Stage()
+    stage.start(1)
+    stage.failover(replace(stage.config, election_timeout_ms=20))
+    stage.pass_time(SESSION_MS - 21)
     assert state(stage, 1) is BrokerState.ACTIVE
     stage.pass_time(1)
     assert state(stage, 1) is BrokerState.FENCED
@@ -345,6 +366,20 @@ def test_a_new_controller_does_not_know_whose_lease_has_ended() -> None:
     assert stage.heartbeat(2, applied_offset=end).settled_offset == -1
     stage.silence(1)
     assert stage.heartbeat(2, applied_offset=end).settled_offset == end
+
+
+def test_who_may_hold_a_lease_is_not_replaced_by_a_process_on_other_disks() -> None:
+    """It has no lock which proves the other dead, and a new controller does not know when that spoke."""
+    stage = Stage()
+    stage.start(1, 2)
+    stage.create("__consumer_offsets", (1, 2))
+    stage.pass_time(REFUSED_MS)
+    stage.ask(FenceRefusedRequest(1, stage.epochs[1]), object)
+    stage.failover()
+    another = stage.registration(1, log_dirs=(incarnation(51),))
+    assert stage.refusal(another) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    stage.silence(1)
+    assert stage.refusal(another) is ErrorCode.NONE
 
 
 def test_the_next_process_of_one_that_was_fenced_early_ends_the_wait() -> None:

@@ -11,7 +11,7 @@ from distributedlog.controller.bundles import (
     decode_bundle,
     encode_bundle,
 )
-from distributedlog.controller.features import LEVEL_MAX, LEVEL_QUOTAS, LEVELS, versioned
+from distributedlog.controller.features import LEVEL_CONTROLLERS, LEVEL_MAX, LEVEL_QUOTAS, LEVELS, versioned
 from distributedlog.controller.records import (
     RECORDS,
     RESERVED_IDS,
@@ -22,6 +22,8 @@ from distributedlog.controller.records import (
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
+    ControllerForgotten,
+    ControllerRegistered,
     FeatureLevelSet,
     NoOp,
     PartitionChanged,
@@ -51,6 +53,7 @@ ONE_OF_EACH = [
         features=[BrokerFeature(name="f", min_supported_version=1, max_supported_version=2)],
         rack="r",
         log_dirs=[ID],
+        host="machine",
     ),
     UnregisterBroker(broker_id=1, broker_epoch=7),
     TopicCreated(name="t", topic_id=ID),
@@ -83,6 +86,8 @@ ONE_OF_EACH = [
     NoOp(),
     ClusterCreated(cluster_id="c"),
     ControllerElected(controller_id=1, epoch=4),
+    ControllerRegistered(controller_id=2, directory_id=ID, incarnation=7, host="h", port=9093),
+    ControllerForgotten(controller_id=2),
 ]
 BUNDLE = encode_bundle(versioned(ONE_OF_EACH, LEVEL_MAX))
 
@@ -113,8 +118,12 @@ def test_ids_are_kafkas_and_leave_room_for_users() -> None:
 
 def test_every_level_writes_every_record_it_has_in_a_version_that_exists() -> None:
     for level, versions in LEVELS.items():
-        absent = set() if level >= LEVEL_QUOTAS else {ClientQuotaChanged}
-        assert set(versions) == set(RECORDS.values()) - absent
+        since = {
+            ClientQuotaChanged: LEVEL_QUOTAS,
+            ControllerRegistered: LEVEL_CONTROLLERS,
+            ControllerForgotten: LEVEL_CONTROLLERS,
+        }
+        assert set(versions) == {record for record in RECORDS.values() if level >= since.get(record, 0)}
         assert all(
             record.versions[0] <= version <= record.versions[1] for record, version in versions.items()
         )
@@ -158,8 +167,8 @@ def test_what_is_newer_than_we_are_is_refused_by_name() -> None:
         decode_bundle(b"\x02" + BUNDLE[1:])
     with pytest.raises(UnsupportedVersionError, match="NoOp in version 1"):
         decode_bundle(b"\x01\x01\x14\x01\x01\x00")
-    with pytest.raises(UnsupportedVersionError, match="id 102"):
-        decode_bundle(b"\x01\x01\x66\x00\x01\x00")
+    with pytest.raises(UnsupportedVersionError, match="id 104"):
+        decode_bundle(b"\x01\x01\x68\x00\x01\x00")
 
 
 def test_more_than_an_entry_holds_is_not_written() -> None:

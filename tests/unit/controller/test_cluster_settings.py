@@ -81,14 +81,27 @@ def test_a_cluster_of_before_goes_on_with_one_replica() -> None:
     assert min_insync_replicas(stage.image, "any") == 1
 
 
+def test_a_session_is_six_seconds_in_a_new_cluster_and_nine_where_nothing_is_written() -> None:
+    """Brokers and controllers of two versions read one image: what it lacks must mean the same to all."""
+    assert session_timeout_ms(MetadataImage()) == 9_000
+    stage = Stage(config(brokers_expected=3))
+    assert of_cluster(stage.image)["broker.session.timeout.ms"] == "6000"
+    of_before = ConfigChanged(
+        resource_type=ResourceType.BROKER, resource_name="", name="broker.session.timeout.ms", value=None
+    )
+    stage.log.append(stage.machine._at_level([of_before]))
+    stage.failover(config(brokers_expected=3))
+    assert of_cluster(stage.image)["broker.session.timeout.ms"] == "9000"
+
+
 def test_the_next_controller_has_the_clusters_values_whatever_it_was_started_with() -> None:
     stage = Stage(config(min_insync_replicas=2, num_partitions=4))
     stage.failover(config(min_insync_replicas=1, num_partitions=9, broker_session_timeout_ms=500))
     assert of_cluster(stage.image)[MIN_ISR] == "2"
     assert rules_of(stage.image, "any").min_isr == 2
     assert read_cluster_setting(stage.image, "num.partitions") == 4
-    assert session_timeout_ms(stage.image) == 9_000
-    assert data_loop_lag_ms_max(stage.image) == 6_000
+    assert session_timeout_ms(stage.image) == 6_000
+    assert data_loop_lag_ms_max(stage.image) == 4_000
 
 
 def test_a_cluster_of_before_gets_what_it_lacks_and_single_brokers_lose_theirs() -> None:

@@ -3,13 +3,14 @@
 import pytest
 
 from distributedlog.controller.bundles import decode_bundle
-from distributedlog.controller.features import LEVEL_MAX, LEVELS, METADATA_FEATURE
+from distributedlog.controller.features import LEVEL_HOSTS, LEVEL_MAX, LEVELS, METADATA_FEATURE
 from distributedlog.controller.image import MetadataImage, SupportedLevels
 from distributedlog.controller.records import FeatureLevelSet, PartitionCreated
 from distributedlog.controller.requests import (
     CreateTopicsRequest,
     FeaturesReply,
     NewTopic,
+    RegisterBrokerReply,
     TopicsReply,
     UpdateFeaturesRequest,
 )
@@ -119,6 +120,20 @@ def test_to_validate_only_does_not_raise_the_level() -> None:
     stage = Stage(NEW)
     assert raise_level(stage, 2, validate_only=True) is ErrorCode.NONE
     assert stage.image.level == 1
+
+
+def test_hosts_are_kept_from_the_level_on_that_has_them() -> None:
+    stage = Stage(config(bootstrap_level=LEVEL_HOSTS - 1))
+    said = stage.registration(1, host="machine-1")
+    stage.epochs[1] = stage.ask(said, RegisterBrokerReply).broker_epoch
+    stage.heartbeat(1)
+    assert (stage.image.brokers[1].host, stage.image.brokers[1].placement_host) == (None, "host-1")
+    assert raise_level(stage, LEVEL_HOSTS) is ErrorCode.NONE
+    assert stage.ask(said, RegisterBrokerReply).broker_epoch == stage.epochs[1]
+    broker = stage.image.brokers[1]
+    assert (broker.placement_host, broker.is_active) == ("machine-1", True)
+    assert decode_snapshot(encode_snapshot(stage.image)) == stage.image == stage.replayed()
+    assert_no_record_is_above_its_level(stage.log)
 
 
 def test_a_raised_level_that_does_not_commit_takes_all_behind_it_along() -> None:

@@ -1,5 +1,6 @@
 import pytest
 
+from distributedlog.controller.brokers import ELECTION_PARTS
 from distributedlog.controller.features import LEVEL_MAX
 from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.machine import ControllerMachine
@@ -69,7 +70,7 @@ def test_a_broker_that_fell_silent_under_the_old_controller_is_fenced_by_the_new
     stage.start(1, 2)
     stage.create("t", (1, 2))
     stage.failover()
-    stage.pass_time(SESSION_MS - 1)
+    stage.pass_time(SESSION_MS - SESSION_MS // ELECTION_PARTS - 1)
     stage.heartbeat(2)
     assert stage.partition("t").leader == 1
     stage.pass_time(1)

@@ -142,6 +142,58 @@ def test_another_controller_goes_on_with_the_move() -> None:
     assert scene.move() == ((4, 5), (), ())
 
 
+def test_a_new_replica_that_dies_in_the_middle_is_waited_for() -> None:
+    scene = Scene()
+    scene.alter(1, 2, 4)
+    scene.stage.silence(4)
+    scene.sync(1, 2, 3)
+    assert scene.move() == ((1, 2, 4, 3), (4,), (3,)), "all who had it have it still"
+    scene.stage.start(4)
+    scene.sync(1, 2, 3, 4)
+    assert scene.move() == ((1, 2, 4), (), ())
+
+
+def test_a_new_replica_that_dies_when_it_was_in_sync_does_not_end_the_move() -> None:
+    scene = Scene()
+    scene.alter(4, 5)
+    scene.sync(1, 2, 3, 4)
+    scene.stage.silence(4)
+    assert scene.partition.isr == (1, 2, 3)
+    scene.stage.start(4)
+    scene.sync(1, 2, 3, 5)
+    assert scene.move() == ((4, 5, 1, 2, 3), (4, 5), (1, 2, 3)), "never were all of the target in sync"
+    scene.sync(1, 2, 3, 4, 5)
+    assert scene.move() == ((4, 5), (), ())
+
+
+def test_an_old_replica_that_dies_in_the_middle_does_not_hold_up_the_move() -> None:
+    scene = Scene()
+    scene.alter(1, 4)
+    scene.stage.silence(3)
+    assert scene.partition.isr == (1, 2)
+    scene.sync(1, 2, 4)
+    assert scene.move() == ((1, 4), (), ())
+
+
+def test_a_leader_that_dies_in_the_middle_is_succeeded_and_the_move_goes_on() -> None:
+    scene = Scene()
+    scene.alter(4, 5)
+    scene.stage.silence(1)
+    assert scene.partition.leader == 2, "who is being added is not in sync yet"
+    assert scene.move() == ((4, 5, 1, 2, 3), (4, 5), (1, 2, 3))
+    scene.sync(2, 3, 4, 5)
+    assert (scene.move(), scene.partition.leader) == (((4, 5), (), ()), 4)
+
+
+def test_a_move_of_a_dead_leader_is_cancelled_and_leaves_a_leader() -> None:
+    scene = Scene()
+    scene.alter(4, 5)
+    scene.stage.silence(1)
+    scene.alter()
+    assert scene.move() == ((1, 2, 3), (), ())
+    assert (scene.partition.leader, scene.partition.isr) == (2, (2, 3))
+
+
 def test_who_is_being_added_does_not_count_for_the_minimum() -> None:
     scene = Scene(1, min_insync_replicas="2")
     scene.alter(1, 2, 3)

@@ -7,6 +7,7 @@ from distributedlog.data_directory.identity import (
     add_secret,
     check_still_there,
     format_directory,
+    founding_incarnation,
     load_identity,
 )
 from distributedlog.data_directory.raft_storage import LogRaftStorage
@@ -60,6 +61,29 @@ def test_the_only_voter_makes_its_directory_itself_and_finds_it_again() -> None:
     assert _load(disk, _settings()) == first
 
 
+def test_the_only_voter_founds_a_cluster_that_has_a_name_only_when_told_that_it_is_new() -> None:
+    """It may have got company since, and lost its disk: the others still know the cluster by that name."""
+    disk, settings = SimDisk(1), _settings(cluster_id="c")
+    with pytest.raises(ConfigError, match="dlog server format --no-initial-controllers"):
+        _load(disk, settings)
+    assert not disk.exists(f"{DATA}/meta.properties")
+    clock, randomness = SystemClock(), SeededRandomness(7)
+    made = load_identity(Files(disk), settings, clock=clock, randomness=randomness, is_new_cluster=True)
+    assert made.cluster_id == "c"
+    assert _load(disk, settings) == made
+    several = _settings(controller_quorum_voters=THREE, cluster_id="c")
+    with pytest.raises(ConfigError, match="dlog server format"):
+        load_identity(Files(SimDisk(2)), several, clock=clock, randomness=randomness, is_new_cluster=True)
+
+
+def test_who_joins_a_cluster_names_somebody_who_is_there() -> None:
+    clock, randomness = SystemClock(), SeededRandomness(8)
+    with pytest.raises(ConfigError, match="names nobody else"):
+        format_directory(
+            Files(SimDisk(1)), _settings(cluster_id="c"), clock=clock, randomness=randomness, is_joining=True
+        )
+
+
 def test_a_broker_that_does_not_vote_makes_its_directory_if_it_knows_its_cluster() -> None:
     disk = SimDisk(1)
     given = {"node_id": "9", "process_roles": "broker", "controller_quorum_voters": THREE}
@@ -83,6 +107,42 @@ def test_one_of_several_voters_is_never_made_by_starting_it() -> None:
     assert _is_voter_as_promised(disk)
 
 
+def _incarnation(disk: SimDisk) -> int:
+    storage = LogRaftStorage(Files(disk), f"{DATA}/__cluster_metadata", SystemClock())
+    return storage.load().recovered.hard_state.incarnation
+
+
+def test_a_founder_alone_votes_by_its_directory_so_that_a_new_disk_is_another_voter() -> None:
+    disk = SimDisk(1)
+    identity = _load(disk, _settings())
+    assert _incarnation(disk) == founding_incarnation(identity.directory_id) > 0
+    assert founding_incarnation(Uuid(bytes(15) + b"\1")) != founding_incarnation(Uuid(bytes(15) + b"\2"))
+    several = SimDisk(2)
+    _format(several, _settings(controller_quorum_voters=THREE), "c")
+    assert _incarnation(several) == 0
+
+
+@pytest.mark.parametrize(("node_id", "is_joining"), [("9", False), ("2", True)])
+def test_one_that_joins_is_no_voter_whatever_its_settings_say(node_id: str, is_joining: bool) -> None:
+    disk = SimDisk(1)
+    given = {"node_id": node_id, "controller_quorum_voters": THREE, "cluster_secret_file": "/secret"}
+    settings = _settings(**given, cluster_id="c")
+    format_directory(
+        Files(disk), settings, clock=SystemClock(), randomness=SeededRandomness(8), is_joining=is_joining
+    )
+    assert not _is_voter_as_promised(disk)
+    assert _load(disk, settings).cluster_id == "c"
+
+
+def test_a_standby_makes_its_directory_itself_but_no_secret() -> None:
+    given = {"node_id": "9", "controller_quorum_voters": THREE, "cluster_id": "c"}
+    with pytest.raises(ConfigError, match="needs the secret of its cluster"):
+        _load(SimDisk(1), _settings(**given))
+    disk = SimDisk(1)
+    assert _load(disk, _settings(**given, cluster_secret_file="/secret")).cluster_id == "c"
+    assert not _is_voter_as_promised(disk)
+
+
 def test_a_directory_that_is_a_nodes_already_is_not_formatted_again() -> None:
     disk = SimDisk(1)
     settings = _settings(controller_quorum_voters=THREE)
@@ -98,7 +158,7 @@ def test_nodes_of_one_cluster_must_agree_on_its_id() -> None:
 
 def test_a_directory_of_another_cluster_or_node_is_refused() -> None:
     disk = SimDisk(1)
-    _load(disk, _settings(cluster_id="ours"))
+    _format(disk, _settings(cluster_id="ours"))
     with pytest.raises(InconsistentClusterIdError, match="theirs"):
         _load(disk, _settings(cluster_id="theirs"))
     with pytest.raises(ConfigError, match="node 1"):

@@ -9,7 +9,7 @@ from distributedlog.client.partitioner import partition_of
 from distributedlog.model.errors import InvalidRecordError, RecordTooLargeError
 from distributedlog.records._kernel_route import Router
 from distributedlog.records.arrow import decode_to_arrow
-from distributedlog.records.arrow_write import Route, cut_rows, route_rows
+from distributedlog.records.arrow_write import Route, cut_rows, partitions_of, route_rows
 from distributedlog.records.batch import read_header
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import decode_batch
@@ -41,6 +41,17 @@ def test_a_key_goes_where_kafkas_clients_put_it(keys: list[bytes | None], count:
             partition = partition_of(key, count)
         expected.setdefault(partition, []).append(number)
     assert found == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.none() | st.binary(max_size=20)), st.integers(0, 3), st.integers(1, 9))
+def test_keys_alone_are_told_their_partitions(keys: list[bytes | None], start: int, count: int) -> None:
+    for kind in (pa.binary(), pa.large_binary()):
+        found = partitions_of(pa.array(keys, kind).slice(start), count)
+        assert found.type == pa.int32()
+        assert found.to_pylist() == [
+            None if key is None else partition_of(key, count) for key in keys[start:]
+        ]
 
 
 def test_a_string_key_goes_where_its_bytes_do() -> None:

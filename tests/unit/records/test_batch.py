@@ -26,6 +26,7 @@ from distributedlog.records.batch import (
     whole_batches,
 )
 from distributedlog.records.compression import Codec
+from distributedlog.records.layout import is_behind
 from distributedlog.records.record import Record, decode_batch, encode_batch
 from tests.unit.records.strategies import LIMITS, brief, codecs, some_records, thorough
 
@@ -155,6 +156,14 @@ def test_a_delete_horizon_is_read_from_the_base_timestamp() -> None:
 @given(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
 def test_sequences_wrap_to_zero(sequence: int, increment: int) -> None:
     assert increment_sequence(sequence, increment) == (sequence + increment) % 2**31
+
+
+@given(st.integers(0, 2**31 - 1), st.integers(1, 2**30 - 1))
+def test_a_sequence_is_behind_those_from_which_it_is_counted_on(sequence: int, increment: int) -> None:
+    later = increment_sequence(sequence, increment)
+    assert is_behind(later, sequence)
+    assert not is_behind(sequence, later)
+    assert not is_behind(sequence, sequence)
 
 
 def test_a_batch_without_a_sequence_has_no_last_one() -> None:

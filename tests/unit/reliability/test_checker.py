@@ -216,7 +216,8 @@ def test_nothing_is_found_in_a_good_history() -> None:
     assert check(good(), EVERY) == []
     assert describe([]) == "nothing is wrong"
     assert figures(good()) == (
-        "9 sends (6 ok, 1 fail, 2 unknown), 5 records polled, 4 positions told, 6 records in the final read"
+        "9 sends (6 ok, 1 fail, 2 unknown), 3 transactions (2 ok, 1 fail, 0 unknown), 5 records polled, "
+        "4 positions told, 6 records in the final read"
     )
 
 

@@ -12,7 +12,7 @@ from distributedlog.replication.partition import Partition
 from distributedlog.replication.verifications import Verification
 from distributedlog.storage.append import AppendResult, Origin
 from distributedlog.storage.files import Files
-from distributedlog.storage.sync import SyncRounds
+from distributedlog.storage.syncs.rounds import SyncRounds
 from tests.simulation.disk import SimDisk
 from tests.simulation.executor import StepExecutor
 from tests.unit.storage.support import NOW_MS, SMALL, batch_of, batches_in, open_on, value_of

@@ -160,6 +160,35 @@ def test_who_fails_is_left_out_for_longer_each_time() -> None:
     assert fetcher.delay(A, now_ms) == now_ms + BACKOFF_MS
 
 
+def test_who_is_throttled_is_left_out_until_then_and_what_comes_of_it_is_taken() -> None:
+    fetcher = established(A, B)
+    asked = request(fetcher)
+    fetcher.throttle(A, 300)
+    assert fetcher.state(A) is FetchState.THROTTLED
+    assert fetcher.is_response_current(asked, A), "it was asked for before"
+    plan = request(fetcher)
+    assert (dict(plan.partitions), plan.forgotten) == ({}, (A,))
+    fetcher.end_request(asked, ErrorCode.NONE, SESSION)
+    fetcher.end_request(plan, ErrorCode.NONE, SESSION)
+    assert fetcher.next_retry_ms() == 300
+    assert A not in request(fetcher, 299).partitions
+    assert request(fetcher, 300).partitions == {A: at(0)}
+    assert not fetcher.is_response_current(plan, A), "it is fetched anew"
+
+
+def test_who_is_throttled_no_more_is_fetched_at_once() -> None:
+    fetcher = established(A, B)
+    fetcher.throttle(A, 300)
+    request(fetcher)
+    fetcher.end_throttle(B)
+    assert fetcher.next_request(1) is None, "the other one was not throttled"
+    fetcher.end_throttle(A)
+    assert request(fetcher, 1).partitions == {A: at(0)}
+    fetcher.hold(A)
+    fetcher.throttle(A, 900)
+    assert fetcher.state(A) is FetchState.WAITING, "it would not be fetched now"
+
+
 def test_a_new_leader_epoch_ends_a_back_off() -> None:
     fetcher = established(A)
     fetcher.delay(A, 0)
@@ -210,6 +239,15 @@ class SessionMachine(RuleBasedStateMachine):
     def delay(self, number: int) -> None:
         if (TOPIC, number) in self.fetcher:
             self.fetcher.delay((TOPIC, number), self.now_ms)
+
+    @rule(number=st.integers(0, 4), wait_ms=st.integers(1, 300))
+    def throttle(self, number: int, wait_ms: int) -> None:
+        if (TOPIC, number) in self.fetcher:
+            self.fetcher.throttle((TOPIC, number), self.now_ms + wait_ms)
+
+    @rule(number=st.integers(0, 4))
+    def end_throttle(self, number: int) -> None:
+        self.fetcher.end_throttle((TOPIC, number))
 
     @rule(elapsed_ms=st.integers(0, 500))
     def wait(self, elapsed_ms: int) -> None:

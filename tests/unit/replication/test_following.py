@@ -85,10 +85,23 @@ def test_what_the_leader_deleted_is_deleted_as_far_as_it_is_committed() -> None:
     stage = Stage()
     partition = stage.follow()
     take(partition, follower_batch(0, 1, 2, 3), mark=2)
-    partition.follow_log_start(1, NOW_MS)
+    partition.follow_watermarks(2, 1, NOW_MS)
     assert partition.log_start_offset == 1
-    partition.follow_log_start(3, NOW_MS)
+    partition.follow_watermarks(2, 3, NOW_MS)
     assert partition.log_start_offset == 2
+
+
+def test_what_the_leader_deleted_is_deleted_before_it_counts_as_committed() -> None:
+    """The leader cannot say whether its records there were these."""
+    stage = Stage()
+    partition = stage.follow()
+    take(partition, follower_batch(0, 0, 1, 2, 3), mark=1)
+    seen: list[tuple[int, int]] = []
+    stage.signals.commit_advanced.append(
+        lambda each: seen.append((each.log_start_offset, each.high_watermark))
+    )
+    partition.follow_watermarks(4, 3, NOW_MS)
+    assert seen == [(3, 4)]
 
 
 def test_a_stored_log_start_is_not_taken_back_by_an_earlier_checkpoint_that_is_told_late() -> None:
@@ -96,14 +109,14 @@ def test_a_stored_log_start_is_not_taken_back_by_an_earlier_checkpoint_that_is_t
     partition = stage.follow(4)
     take(partition, follower_batch(0, 1) + follower_batch(1, 2) + follower_batch(2, 3), epoch=4, mark=3)
     for start in (1, 2):
-        partition.follow_log_start(start, NOW_MS)
+        partition.follow_watermarks(3, start, NOW_MS)
     partition.note_start_stored(2)
     partition.note_start_stored(1)
     assert partition.stored_start_offset == 2
     partition.restart_at(0, leader_epoch=4, now_ms=NOW_MS)
     take(partition, follower_batch(0, 1) + follower_batch(1, 2), epoch=4, mark=2)
     partition.note_start_stored(2)
-    partition.follow_log_start(1, NOW_MS)
+    partition.follow_watermarks(2, 1, NOW_MS)
     assert partition.stored_start_offset == 0, "it was told of the log before it"
 
 
@@ -116,6 +129,36 @@ def test_what_is_behind_the_leaders_end_is_truncated() -> None:
     assert values_in(partition.log) == [value_of(1)]
     with pytest.raises(FencedLeaderEpochError):
         partition.truncate_to(0, leader_epoch=3, now_ms=NOW_MS)
+
+
+def test_a_follower_fetches_on_when_what_it_cut_is_gone_for_good() -> None:
+    stage = Stage()
+    stored: list[int] = []
+    partition = stage.follow(4)
+    take(partition, follower_batch(0, 1) + follower_batch(1, 2), epoch=4)
+    stage.executor.run_all()
+    stage.signals.end_stored.append(lambda partition: stored.append(partition.log_end_offset))
+    partition.truncate_to(1, leader_epoch=4, now_ms=NOW_MS)
+    positions = [partition.fetch_position]
+    stage.executor.run_all()
+    positions.append(partition.fetch_position)
+    assert positions == [None, (4, 1, 0, 0, 0)]
+    assert stored == [1]
+
+
+def test_who_leads_before_what_it_cut_is_gone_appends_behind_it_only_then() -> None:
+    stage = Stage()
+    partition = stage.follow(4)
+    take(partition, follower_batch(0, 1) + follower_batch(1, 2), epoch=4)
+    stage.executor.run_all()
+    partition.truncate_to(1, leader_epoch=4, now_ms=NOW_MS)
+    seen = [partition.log.has_unsynced_cut]
+    stage.lead(5)
+    produce(partition, 3)
+    seen.append(partition.log.has_unsynced_cut)
+    assert seen == [True, False]
+    stage.executor.run_all()
+    assert (partition.high_watermark, values_in(partition.log)) == (2, [value_of(1), value_of(3)])
 
 
 def test_batches_of_a_stale_or_unknown_leader_and_out_of_order_ones_are_refused() -> None:

@@ -92,6 +92,15 @@ def test_a_follower_that_never_fetches_is_proposed_to_leave_after_the_lag() -> N
     assert view.propose(10, LAG_MS + 1, LAG_MS) == IsrProposal(((1, -1), (2, -1)))
 
 
+def test_a_follower_joins_when_what_the_leader_deleted_is_deleted_there_for_good() -> None:
+    view = a_view(isr=(1, 2))
+    fetch(view, 2, 10)
+    for start, wanted in ((3, (1, 2)), (7, (1, 2, 3))):
+        view.note_fetch(3, 10, leader_end_offset=10, now_ms=0, log_start_offset=start)
+        proposal = view.propose(10, 0, LAG_MS, leader_start_offset=7)
+        assert (view.isr if proposal is None else proposal.isr) == wanted
+
+
 def test_a_follower_that_fetches_and_is_always_a_little_behind_is_in_sync() -> None:
     """It is caught up with where the leader was when it last fetched."""
     view = a_view(isr=(1, 2), min_insync_replicas=1)
@@ -221,3 +230,23 @@ def test_the_view_commits_what_a_naive_count_commits(steps: list[tuple[str, obje
             mark = max(mark, min([own, *(positions.get(each, -1) for each in counted)]))
         view.advance(own)
         assert view.high_watermark == mark
+
+
+def test_records_are_deleted_when_no_replica_that_may_lead_has_them() -> None:
+    view = a_view()
+    for broker_id in (2, 3):
+        view.note_fetch(broker_id, 10, leader_end_offset=10, now_ms=0, log_start_offset=4)
+    assert view.find_low_watermark(8) == 4
+    view.set_replicas((1, 2, 3), (1, 2), 0)
+    view.note_fetch(2, 10, leader_end_offset=10, now_ms=0, log_start_offset=8)
+    assert view.find_low_watermark(8) == 8
+    view.set_replicas((1, 2, 3), (1,), 0, elr=(3,))
+    assert view.find_low_watermark(8) == 4, "3 is down, and may be elected"
+    view.note_fetch(3, 10, leader_end_offset=10, now_ms=0, log_start_offset=8)
+    assert view.find_low_watermark(8) == 8
+
+
+def test_a_new_leader_knows_nothing_of_an_eligible_replica_that_is_down() -> None:
+    view = a_view(isr=(1,))
+    view.set_replicas((1, 2, 3), (1,), 0, elr=(2,))
+    assert view.find_low_watermark(8) < 0

@@ -526,16 +526,3 @@ def test_a_failed_write_fails_the_partition() -> None:
         produce(partition, 1)
     assert partition.failure is not None
     assert not partition.is_leader
-
-
-def test_bytes_are_counted_as_they_are_appended_and_committed() -> None:
-    stage = Stage()
-    partition = stage.lead()
-    size = len(batch_of([value_of(1)]))
-    produce(partition, 1)
-    produce(partition, 2)
-    assert (partition.appended_bytes, partition.committed_bytes) == (2 * size, 0)
-    stage.executor.run_one()
-    assert partition.committed_bytes == size
-    stage.executor.run_all()
-    assert partition.committed_bytes == 2 * size

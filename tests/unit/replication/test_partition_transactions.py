@@ -8,7 +8,7 @@ from distributedlog.model.errors import (
     InvalidProducerEpochError,
     InvalidTransactionStateError,
 )
-from distributedlog.records.control import ControlType, EndMarker
+from distributedlog.records.control import ControlType, EndMarker, encode_end_marker_batch
 from distributedlog.replication.contract import ACKS_ALL
 from distributedlog.replication.partition import Partition
 from distributedlog.replication.verifications import Verification
@@ -29,6 +29,16 @@ def transactional(sequence: int = 0, epoch: int = 0) -> bytearray:
 
 def append(partition: Partition, data: bytearray, origin: Origin = Origin.CLIENT) -> int:
     return partition.append(data, ACKS_ALL, NOW_MS, origin).last_offset
+
+
+def end(partition: Partition, kind: ControlType, coordinator_epoch: int, *, epoch: int = 0) -> int:
+    marker = encode_end_marker_batch(
+        EndMarker(kind, coordinator_epoch), producer_id=7, producer_epoch=epoch, timestamp_ms=NOW_MS
+    )
+    before = bytes(marker)
+    offset = partition.append_marker(marker, NOW_MS)
+    assert marker == before, "the same bytes are for other partitions, too"
+    return offset
 
 
 def test_no_transaction_begins_that_nobody_has_confirmed() -> None:
@@ -59,14 +69,6 @@ def appended(partition: Partition) -> Verification:
     return verification
 
 
-def test_behind_a_marker_a_transaction_has_to_be_confirmed_anew() -> None:
-    partition = Stage().lead()
-    appended(partition)
-    produce_data(partition, marker_of(7, commit=True), Origin.COORDINATOR)
-    with pytest.raises(InvalidTransactionStateError):
-        append(partition, transactional(1))
-
-
 def test_a_batch_that_is_sent_again_after_its_transaction_ended_gets_its_offset() -> None:
     partition = Stage().lead()
     appended(partition)
@@ -82,12 +84,14 @@ def test_a_fenced_producer_hears_that_it_is_and_not_that_it_is_not_confirmed() -
         append(partition, transactional())
 
 
-def test_a_client_s_marker_takes_no_verification_away() -> None:
+def test_an_append_takes_no_verification_away() -> None:
+    """Who writes a marker knows which transactions it ends (`Verifications.end`)."""
     partition = Stage().lead()
-    confirm(partition, 7)
+    confirm(partition, 7, 1)
     with pytest.raises(DlogError):
         append(partition, marker_of(7, commit=True))
-    assert append(partition, transactional()) == 0
+    produce_data(partition, marker_of(7, producer_epoch=1, commit=True), Origin.COORDINATOR)
+    assert append(partition, transactional(0, epoch=1)) == 1
 
 
 def test_another_leadership_has_confirmed_nothing() -> None:
@@ -102,7 +106,7 @@ def test_a_repeated_marker_is_recognized_and_a_late_one_refused() -> None:
     partition = Stage().lead()
     appended(partition)
     assert not partition.is_marker_written(7, 1, 0, has_bumped_epoch=True)
-    partition.append_marker(EndMarker(ControlType.COMMIT, 0), 7, 1, NOW_MS)
+    end(partition, ControlType.COMMIT, 0, epoch=1)
     assert partition.is_marker_written(7, 1, 0, has_bumped_epoch=True)
     assert not partition.is_marker_written(7, 1, 1, has_bumped_epoch=True), "of a later coordinator"
     confirm(partition, 7, 1)
@@ -116,9 +120,9 @@ def test_a_repeated_marker_is_recognized_and_a_late_one_refused() -> None:
 def test_a_marker_of_an_earlier_coordinator_epoch_is_refused() -> None:
     partition = Stage().lead()
     appended(partition)
-    partition.append_marker(EndMarker(ControlType.COMMIT, 5), 7, 0, NOW_MS)
+    end(partition, ControlType.COMMIT, 5, epoch=0)
     with pytest.raises(CoordinatorFencedError):
-        partition.append_marker(EndMarker(ControlType.ABORT, 4), 7, 0, NOW_MS)
+        end(partition, ControlType.ABORT, 4, epoch=0)
 
 
 def test_a_new_leader_keeps_the_last_stable_offset_at_a_transaction_it_took_as_a_follower() -> None:
@@ -145,7 +149,7 @@ def test_truncating_a_marker_opens_its_transaction_again() -> None:
     stage = Stage()
     partition = stage.lead()
     appended(partition)
-    partition.append_marker(EndMarker(ControlType.COMMIT, 0), 7, 0, NOW_MS)
+    end(partition, ControlType.COMMIT, 0, epoch=0)
     stage.executor.run_all()
     assert partition.last_stable_offset == 2
     follower = stage.follow(1)
@@ -155,6 +159,6 @@ def test_truncating_a_marker_opens_its_transaction_again() -> None:
     leader = stage.lead(2)
     assert leader.has_open_transaction(7, 0)
     assert not leader.is_marker_written(7, 0, 0, has_bumped_epoch=False)
-    leader.append_marker(EndMarker(ControlType.ABORT, 0), 7, 0, NOW_MS)
+    end(leader, ControlType.ABORT, 0, epoch=0)
     stage.executor.run_all()
     assert leader.last_stable_offset == 2

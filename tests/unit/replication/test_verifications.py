@@ -1,3 +1,5 @@
+import pytest
+
 from distributedlog.replication.verifications import REFUSED_MAX, Verifications
 
 
@@ -15,7 +17,7 @@ def test_only_a_confirmed_verification_of_the_very_epoch_counts() -> None:
 def test_a_marker_ends_what_was_asked_before_it() -> None:
     verifications = Verifications()
     before = verifications.begin(7, 1)
-    verifications.end(7)
+    verifications.end(7, 1, has_bumped_epoch=False)
     before.is_confirmed = True  # the response of before the marker comes late
     assert not verifications.is_confirmed(7, 1)
     after = verifications.begin(7, 1)
@@ -23,6 +25,28 @@ def test_a_marker_ends_what_was_asked_before_it() -> None:
     verifications.release(before)
     after.is_confirmed = True
     assert verifications.is_confirmed(7, 1)
+
+
+@pytest.mark.parametrize(
+    ("marker_epoch", "has_bumped_epoch", "is_ended"),
+    [
+        (4, False, False),  # late: of a producer before
+        (5, False, True),  # it may be this transaction's
+        (6, False, True),  # the coordinator has fenced the producer
+        (5, True, False),  # of the transaction before
+        (6, True, True),
+        (7, True, True),
+    ],
+)
+def test_a_marker_ends_transactions_up_to_its_own_epoch_and_a_bumped_one_up_to_the_epoch_before(
+    marker_epoch: int, has_bumped_epoch: bool, is_ended: bool
+) -> None:
+    verifications = Verifications()
+    verifications.begin(7, 5).is_confirmed = True
+    verifications.begin(8, 0).is_confirmed = True
+    verifications.end(7, marker_epoch, has_bumped_epoch=has_bumped_epoch)
+    assert verifications.is_confirmed(7, 5) is not is_ended
+    assert verifications.is_confirmed(8, 0), "another producer"
 
 
 def test_it_is_kept_until_the_last_one_who_asked_has_released_it() -> None:
@@ -85,7 +109,9 @@ def test_nothing_overtakes_the_lowest_sequence_that_was_refused() -> None:
     assert not verifications.overtakes(7, 1, 5), "an earlier epoch says nothing of this one"
     verifications.refuse(7, 2, 9)
     assert (verifications.overtakes(7, 1, 6), verifications.overtakes(7, 2, 10)) == (False, True)
-    verifications.end(7)
+    verifications.end(7, 2, has_bumped_epoch=True)
+    assert verifications.overtakes(7, 2, 10), "the marker is of the epoch before"
+    verifications.end(7, 3, has_bumped_epoch=True)
     assert not verifications.overtakes(7, 2, 10)
 
 

@@ -207,7 +207,6 @@ def test_a_variable_that_is_like_no_setting_belongs_to_someone_else() -> None:
         ("control.listener", "none", "HOST:PORT"),
         ("controller.quorum.voters", "127.0.0.1:9093", "ID@HOST:PORT"),
         ("controller.quorum.voters", "1@127.0.0.1:1,1@127.0.0.1:2", "named twice"),
-        ("controller.quorum.voters", "2@127.0.0.1:9093", "does not name it"),
         ("process.roles", "broker", "must know who is"),
         ("advertised.listeners", "OTHER://h:1", "which listeners has not"),
         ("log.dirs", "a,b", "one directory"),
@@ -324,6 +323,16 @@ def test_any_text_is_either_taken_or_refused_in_one_line(name: str, text: str) -
     except ConfigError as refused:
         outcome = str(refused)
     assert "\n" not in outcome
+
+
+def test_a_controller_that_the_voters_do_not_name_is_a_standby_which_others_must_reach() -> None:
+    given = {"node.id": "2", "controller.quorum.voters": "1@127.0.0.1:9093"}
+    assert load_settings(None, given, {}).is_standby
+    assert not load_settings(None, {**given, "node.id": "1"}, {}).is_standby
+    assert not load_settings(None, {**given, "process.roles": "broker"}, {}).is_standby
+    anywhere = {**given, "insecure": "true", "control.listener": "0.0.0.0:9093"}
+    with pytest.raises(ConfigError, match=r"control\.listener cannot be 0\.0\.0\.0"):
+        load_settings(None, anywhere, {})
 
 
 def test_the_reference_in_the_documentation_is_that_of_the_table() -> None:

@@ -186,6 +186,10 @@ def test_a_batch_takes_back_what_a_file_said_otherwise_of_its_offset_and_behind_
     assert epochs.entries == [(1, 0), (4, 10)]
     epochs.note(5, 25)
     assert epochs.entries == [(1, 0), (4, 10), (5, 25)]
-    assert epochs.changed_from == 25
+    assert epochs.changed_from == 20
+    epochs.note(5, 22)
+    assert epochs.entries == [(1, 0), (4, 10), (5, 22)], "an epoch may begin earlier than a file says"
+    epochs.note(1, 30)
+    assert epochs.entries == [(1, 0)], "batches of a compacted log need not begin where what was cut did"
     epochs.mark_written()
     assert not epochs.changed

@@ -4,17 +4,21 @@ The epoch file is not written with a sync.  What it lacks is taken from the batc
 so the recovery point must not pass what the file lacks; a file that says more than the batches must not win.
 """
 
+import errno
 from typing import NamedTuple
 
 import pytest
 
+from distributedlog.model.errors import DiskFullError
+from distributedlog.storage.checkpoints import LEADER_EPOCH_FILE, decode_epochs
 from distributedlog.storage.epochs import NOWHERE, EpochEntry, EpochHistory
+from distributedlog.storage.files import Files
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.store import LogStore
 from tests.simulation.disk import SimDisk
 from tests.simulation.inodes import CrashMode
 from tests.unit.storage.compaction.keyed_log import KeyedLog
-from tests.unit.storage.support import NOW_MS, append, commit_all, open_store, value_of
+from tests.unit.storage.support import NOW_MS, append, batch_of, commit_all, open_store, value_of
 
 CRASHES: list[tuple[CrashMode, int]] = [("drop", 0), ("keep", 0), ("random", 1), ("random", 2)]
 
@@ -108,6 +112,61 @@ class Story:
         self._note("end", "")
 
 
+class FollowerStory(Story):
+    """A follower that truncates and does not wait for it: it appends when the next sync has ended.  Where an
+    epoch began that was truncated there is another one's batch afterwards, or nothing: a leader has
+    compacted."""
+
+    def replicate(self, epoch: int, *base_offsets: int, records: int = 5) -> None:
+        for base_offset in base_offsets:
+            if epoch > self.truth.latest_epoch:
+                self.truth.assign(epoch, base_offset)
+            values = [value_of(base_offset + at) for at in range(records)]
+            data = batch_of(values, base_offset=base_offset, leader_epoch=epoch)
+            self.log.append_as_follower(data, now_ms=NOW_MS)
+
+    def cut(self, offset: int) -> None:
+        self.cut_at = offset
+        self.log.truncate_to(offset, NOW_MS, sync=False)
+        self.sync()
+        self.cut_at = NOWHERE
+        self.truth.truncate_from_end(offset)
+
+    def sync(self) -> None:
+        job = self.log.begin_sync()
+        assert job is not None
+        job.run()
+        self.log.end_sync(job, succeeded=True)
+
+    def run(self) -> None:
+        self.replicate(0, 0)
+        self.replicate(2, 5, 10, 15)
+        self.replicate(3, 20, 25)
+        self.sync()
+        self.store.checkpoint()
+        self.cut(15)
+        self.replicate(2, 15)
+        self.replicate(2, 20, records=7)
+        self.sync()
+        self.store.checkpoint()
+        self.replicate(2, 27)
+        self.replicate(4, 32)
+        self.sync()
+        self.store.checkpoint()
+        self.cut(27)
+        self.replicate(2, 27, records=2)
+        self.replicate(5, 35, 40)
+        self.sync()
+        self.store.checkpoint()
+        self._note("end", "")
+
+
+def epochs_in_file(disk: SimDisk, directory: str) -> list[EpochEntry]:
+    data = Files(disk).read_small(f"{directory}/{LEADER_EPOCH_FILE}")
+    assert data is not None
+    return decode_epochs(data)
+
+
 def check(moment: Moment, mode: CrashMode, seed: int) -> None:
     disk = moment.disk.fork(seed)
     disk.crash(mode)
@@ -149,6 +208,14 @@ def moments() -> list[Moment]:
     return story.moments
 
 
+@pytest.fixture(scope="module")
+def followers_moments() -> list[Moment]:
+    story = FollowerStory()
+    story.run()
+    assert [tuple(entry) for entry in story.truth.entries] == [(0, 0), (2, 5), (5, 35)]
+    return story.moments
+
+
 @pytest.mark.parametrize(("mode", "seed"), CRASHES)
 def test_the_history_is_that_of_the_batches_whenever_the_power_goes(
     moments: list[Moment], mode: CrashMode, seed: int
@@ -159,6 +226,79 @@ def test_the_history_is_that_of_the_batches_whenever_the_power_goes(
         except BaseException as error:
             error.add_note(f"power cut number {number}, before {moment.operation}")
             raise
+
+
+@pytest.mark.parametrize(("mode", "seed"), CRASHES)
+def test_an_old_epoch_file_says_nothing_of_what_a_follower_appended_after_a_truncation(
+    followers_moments: list[Moment], mode: CrashMode, seed: int
+) -> None:
+    for number, moment in enumerate(followers_moments):
+        try:
+            check(moment, mode, seed * 1000 + number)
+        except BaseException as error:
+            error.add_note(f"power cut number {number}, before {moment.operation}")
+            raise
+
+
+def test_a_follower_truncates_without_a_sync() -> None:
+    story = FollowerStory()
+    story.replicate(0, 0)
+    story.replicate(1, 5)
+    story.log.write_epochs()
+    story.sync()
+    seen: list[str] = []
+    story.disk.on_operation = lambda operation, _path: seen.append(operation)
+    story.log.truncate_to(3, NOW_MS, sync=False)
+    assert "truncate" in seen
+    assert not {"sync", "dirsync"} & set(seen)
+    job = story.log.begin_sync()
+    assert job is not None
+    seen.clear()
+    job.run()
+    story.log.end_sync(job, succeeded=True)
+    assert {"sync", "rename"} <= set(seen)
+    assert not story.log.has_unsynced_cut
+    assert not story.log.epochs.changed
+
+
+def test_a_truncation_is_not_stored_before_the_epoch_file_is() -> None:
+    """A writing that is under way elsewhere may come too late, and one that finds no room is made up for."""
+    story = FollowerStory()
+    story.replicate(0, 0)
+    story.replicate(1, 5)
+    story.sync()
+    story.store.checkpoint()
+    story.log.truncate_to(5, NOW_MS, sync=False)
+    assert story.log.begin_epoch_write() is not None
+    job = story.log.begin_sync()
+    assert job is not None
+    story.disk.inject("write", "*leader-epoch*", errno.ENOSPC)
+    with pytest.raises(DiskFullError):
+        job.run()
+    story.log.end_sync(job, succeeded=False)
+    seen = [story.log.has_unsynced_cut]
+    story.sync()
+    seen.append(story.log.has_unsynced_cut)
+    assert seen == [True, False]
+    story.disk.crash("drop")
+    assert epochs_in_file(story.disk, story.log.directory) == [(0, 0)]
+
+
+def test_the_recovery_point_does_not_pass_what_the_file_says_of_a_leader_that_wrote_nothing() -> None:
+    story = Story()
+    story.append(3, 0)
+    story.lead(1)
+    story.store.checkpoint()
+    story.follow()
+    story.append(3, 0)
+    story.log.sync()
+    assert story.log.recovery_point == 3
+    write = story.log.begin_epoch_write()
+    assert write is not None
+    story.log.end_epoch_write(write, succeeded=False)
+    assert story.log.recovery_point == 3
+    story.store.checkpoint()
+    assert story.log.recovery_point == 6
 
 
 def test_a_sync_writes_no_epoch_file() -> None:

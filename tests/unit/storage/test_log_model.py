@@ -19,7 +19,7 @@ from distributedlog.storage.compaction.log import commit_compaction, plan_compac
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.retention import enforce_retention
 from distributedlog.storage.store import LogStore
-from distributedlog.storage.sync import SyncJob
+from distributedlog.storage.syncs.rounds import SyncJob
 from tests.simulation.disk import SimDisk
 from tests.simulation.inodes import CrashMode
 from tests.unit.storage.model import LogModel, Stored

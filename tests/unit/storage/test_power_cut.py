@@ -268,6 +268,31 @@ def test_a_power_cut_while_a_log_starts_over_leaves_the_old_or_an_empty_one(mode
 
 
 @pytest.mark.parametrize("mode", ["drop", "keep"])
+def test_a_power_cut_while_a_log_starts_over_brings_no_older_state_of_producers_back(mode: CrashMode) -> None:
+    """A snapshot of the old log would call the producer's next batch out of order."""
+    disk = SimDisk(7)
+    store = open_store(disk)
+    log = store.create_log("a")
+    for number in range(30):
+        append_data(log, batch_of([value_of(number)], producer_id=7, producer_epoch=0, base_sequence=number))
+    commit_all(log)
+    store.checkpoint()
+    assert log.snapshots.offsets
+    forks: list[SimDisk] = []
+    disk.on_operation = lambda _operation, _path: forks.append(disk.fork(0))
+    log.restart_at(500, NOW_MS)
+    forks.append(disk.fork(0))
+    for fork in forks:
+        fork.crash(mode)
+        again = open_store(fork)
+        found = again.log("a")
+        assert found is not None
+        sequence = min(30, found.end_offset)
+        append_data(found, batch_of([b"next"], producer_id=7, producer_epoch=0, base_sequence=sequence))
+        again.abandon()
+
+
+@pytest.mark.parametrize("mode", ["drop", "keep"])
 def test_a_power_cut_while_a_segment_is_set_aside_leaves_no_hole(mode: CrashMode) -> None:
     disk = SimDisk(7)
     store = open_store(disk)
@@ -295,6 +320,81 @@ def test_a_power_cut_while_a_segment_is_set_aside_leaves_no_hole(mode: CrashMode
         assert bare(read_records(found)) == old[: found.end_offset]
         ends.add(found.end_offset)
     assert {base, 40} <= ends
+
+
+def cut_unsynced() -> tuple[SimDisk, LogStore, PartitionLog]:
+    """A log of twelve synced batches whose last four are cut off, which is not synced."""
+    disk = SimDisk(7)
+    store = open_store(disk)
+    log = store.create_log("a")
+    for number in range(12):
+        append(log, value_of(number))
+    commit_all(log)
+    store.checkpoint()
+    log.truncate_to(8, NOW_MS, sync=False)
+    assert log.has_unsynced_cut
+    return disk, store, log
+
+
+@pytest.mark.parametrize(("mode", "seed"), CRASHES)
+@pytest.mark.parametrize("rolls", [False, True])
+def test_what_was_cut_and_not_synced_never_stands_behind_what_came_after(
+    rolls: bool, mode: CrashMode, seed: int
+) -> None:
+    disk, _, log = cut_unsynced()
+    old = [(number, value_of(number)) for number in range(12)]
+    new = [*old[:8], *((number, b"x" * 9) for number in range(8, 11))]
+    forks: list[SimDisk] = []
+    disk.on_operation = lambda _operation, _path: forks.append(disk.fork(seed))
+    if rolls:
+        log.roll(NOW_MS)
+    for _, value in new[8:]:
+        append(log, value, leader_epoch=1)
+    assert not log.has_unsynced_cut
+    forks.append(disk.fork(seed))
+    for fork in forks:
+        fork.crash(mode)
+        again = open_store(fork)
+        found = again.log("a")
+        assert found is not None
+        damage = again.reports[next(iter(again.logs))].damage
+        assert all(each.offset >= 8 for each in damage), "the new ones may be torn"
+        left = bare(read_records(found))
+        assert len(left) >= 8
+        assert left in (old[: len(left)], new[: len(left)])
+        again.abandon()
+
+
+def test_a_cut_is_synced_by_the_next_sync_alone() -> None:
+    disk, _, log = cut_unsynced()
+    job = log.begin_sync()
+    assert job is not None
+    job.run()
+    seen = [log.has_unsynced_cut]
+    log.end_sync(job, succeeded=True)
+    seen.append(log.has_unsynced_cut)
+    assert seen == [True, False]
+    disk.crash("drop")
+    found = open_store(disk).log("a")
+    assert found is not None
+    assert found.end_offset == 8
+
+
+def test_a_sync_that_began_before_a_cut_does_not_count_for_it() -> None:
+    disk = SimDisk(7)
+    log = open_store(disk).create_log("a")
+    for number in range(3):
+        append(log, value_of(number))
+    before = log.begin_sync()
+    assert before is not None
+    log.truncate_to(1, NOW_MS, sync=False)
+    before.run()
+    log.end_sync(before, succeeded=True)
+    seen = [log.has_unsynced_cut]
+    log.sync()
+    seen.append(log.has_unsynced_cut)
+    assert seen == [True, False]
+    assert log.flushed_end_offset == 1
 
 
 @pytest.fixture(scope="module")

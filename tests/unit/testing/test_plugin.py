@@ -26,11 +26,21 @@ def test_second_has_a_topic_of_its_own(dlog_broker, dlog_topic):
         assert next(consumer).value == b"v"
 
 def test_faults(dlog_cluster):
-    cluster = dlog_cluster(1)
+    cluster = dlog_cluster(1, cuttable=True)
     (broker,) = cluster.brokers
     assert send(cluster.bootstrap, "t") == 0
     with broker.paused():
         pass
+    with Producer(cluster.bootstrap) as producer:
+        assert producer.send("u", "w", partition=0).result(60).offset == 0
+        cluster.cut()
+        cut_off = producer.send("u", "x", partition=0)
+        assert not cut_off.done()
+        cluster.mend()
+        assert cut_off.result(60).offset == 1
+        cluster.disconnect(1)
+        cluster.delay(20)
+        assert producer.send("u", "y", partition=0).result(60).offset == 2
     cluster.kill(broker.node_id)
     with Producer(cluster.bootstrap, wait_for_cluster=True) as producer:
         assert producer.send("t", "w").result(60).offset == 1
@@ -57,3 +67,7 @@ def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing() -> None:
         cluster.start()
     with pytest.raises(ConfigError):
         TestCluster(0)
+    with pytest.raises(ConfigError, match="cuttable=True"):
+        TestCluster(1).cut()
+    with pytest.raises(ConfigError, match="no broker 2"):
+        TestCluster(1, cuttable=True).cut(2)

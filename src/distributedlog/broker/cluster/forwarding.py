@@ -29,6 +29,7 @@ from distributedlog.controller.requests import (
     IncrementalAlterConfigsRequest,
     ReadImageRequest,
     RegisterBrokerRequest,
+    RegisterControllerRequest,
     Request,
     Response,
     UpdateFeaturesRequest,
@@ -61,6 +62,7 @@ _SAFE_TO_RETRY: Final = (
     ElectLeadersRequest,
     HeartbeatRequest,
     ReadImageRequest,
+    RegisterControllerRequest,  # says what is
     RegisterBrokerRequest,  # one incarnation, one registration
     UpdateFeaturesRequest,
 )
@@ -109,6 +111,7 @@ class ControllerForwarder:
         own image does not come to show what was done: the voter that feeds it may be partitioned away."""
         self.node_id = node_id
         self.voters = list(voters)
+        """Whom to ask; replaced when others are known."""
         self.client = client
         self.local = local
         self.replica = replica

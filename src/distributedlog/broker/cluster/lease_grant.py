@@ -2,7 +2,8 @@
 data loop.
 
 A lease is shorter than a session, so that clocks may differ in speed by a third: a lease has ended on the
-slower one when a session, begun later, ends on the faster.
+slower one when a session, begun later, ends on the faster.  By a sixth, where a controller has just been
+elected, which counts its election as a part of that session (decision 34).
 """
 
 from typing import Final, NamedTuple

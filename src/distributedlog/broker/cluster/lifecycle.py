@@ -34,6 +34,8 @@ from typing import Final, NamedTuple
 
 from distributedlog.broker.cluster.forwarding import ControllerForwarder
 from distributedlog.broker.cluster.lease_grant import NO_LEASE, NO_OFFSET, LeaseGrant, lease_ms
+from distributedlog.controller.features import has_hosts
+from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.replica_faults import FAULTS_PER_HEARTBEAT_MAX, ReplicaFault
 from distributedlog.controller.requests import (
     HeartbeatReply,
@@ -180,6 +182,7 @@ class BrokerLifecycle:
         self._registration_error: type[BaseException] | None = None
         """The error of the last registration: each is logged once."""
         self._shut_down: Callable[[], None] | None = None
+        self._is_telling_host = False
         self._stopped = False
 
     # --- requests ------------------------------------------------------------------------------
@@ -300,6 +303,29 @@ class BrokerLifecycle:
         if self._duplicate_since_ms is None:
             self._duplicate_since_ms = now_ms
         return now_ms - self._duplicate_since_ms >= self._times.duplicate_timeout_ms
+
+    def tell_host(self, image: MetadataImage) -> None:
+        """Registers this process once more if the level has risen to one that keeps the host that it said."""
+        known = image.brokers.get(self._registration.broker_id)
+        if (
+            known is None
+            or known.epoch != self.epoch
+            or known.host == self._registration.host
+            or not has_hosts(image.level)
+            or self._is_telling_host
+            or self._stopped
+        ):
+            return
+        self._is_telling_host = True
+
+        def told(outcome: Outcome[Response]) -> None:
+            self._is_telling_host = False
+            if outcome.error is not None:
+                self._after(
+                    self._jittered(REGISTER_AGAIN_MS), lambda: self.tell_host(self._forwarder.replica.image)
+                )
+
+        self._forwarder.ask(self._registration, self._times.registration_timeout_ms, told, until_visible=True)
 
     # --- heartbeats ----------------------------------------------------------------------------
 

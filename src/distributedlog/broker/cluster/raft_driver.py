@@ -121,7 +121,9 @@ class StateMachine(Protocol):
         """Applies a committed command; what it returns goes to whoever proposed it here."""
         ...
 
-    def snapshot(self) -> bytes: ...
+    def snapshot(self) -> bytes | None:
+        """Returns the state after the last entry applied; None: not now, since it knows of later ones."""
+        ...
 
     def restore(self, data: bytes) -> None: ...
 
@@ -177,8 +179,10 @@ class RaftDriver:
         is_known_voter: IsKnownVoter = no_known_voter,
         contents: Contents | None = None,
         refused: Refused = lambda sender, reason: None,
+        founding_incarnation: int = 0,
     ) -> None:
-        """Recovers (this blocks) and begins to follow."""
+        """Recovers (this blocks) and begins to follow.  `founding_incarnation`: of a cluster that this node
+        founds alone, if its storage is not of the incarnation 0."""
         self._config = config
         self._machine = machine
         self._storage = storage
@@ -200,6 +204,8 @@ class RaftDriver:
         self._disk_is_full = False
 
         recovered = _recover(storage, randomness)
+        if recovered.hard_state.incarnation and [*bootstrap.voters] == [node_id]:
+            bootstrap = Membership({node_id: founding_incarnation})
         if recovered.snapshot is not None:
             machine.restore(recovered.snapshot.data)
         self._applied_index = self._snapshot_index = recovered.snapshot.index if recovered.snapshot else 0
@@ -388,12 +394,15 @@ class RaftDriver:
                 lost = proposal.term != entry.term
                 proposal.done(Outcome(error=_lost()) if lost else Outcome(result))
         if self._applied_index - self._snapshot_index >= self._snapshot_interval_entries:
-            self._snapshot_index = self._applied_index
             self._take_snapshot()
 
     def _take_snapshot(self) -> None:
+        data = self._machine.snapshot()
+        if data is None:
+            return
+        self._snapshot_index = self._applied_index
         try:
-            self.node.take_snapshot(self._applied_index, self._machine.snapshot())
+            self.node.take_snapshot(self._applied_index, data)
         except RecordTooLargeError as error:
             logger.error("the metadata log is kept whole: %s", error)
 

@@ -3,12 +3,16 @@
     the partition                               the coordinator
     is led here, and was not                    is made, and begins to load
     is led here in another epoch, or committed  looks at its log
-    is led elsewhere, or failed                 is closed and thrown away: whoever waits gets an error
+    is led elsewhere, failed, or isolated       is closed and thrown away: whoever waits gets an error
     belongs to an earlier topic of the name     stays: the later topic's counts
 
+Isolated (`cluster.isolation`) is a partition that this broker may lead no more: what waits to be committed
+there waits in vain.  When it is over and the broker leads still, the coordinator begins anew, from its log.
+
 A key (a group id, a transactional id) belongs to the partition that it hashes to.  Whoever asks for its
-coordinator gets NOT_COORDINATOR where another broker leads the partition, COORDINATOR_LOAD_IN_PROGRESS while
-this broker leads it and its log is being made, and COORDINATOR_NOT_AVAILABLE before there is a topic.
+coordinator gets NOT_COORDINATOR where another broker leads the partition, or may do so,
+COORDINATOR_LOAD_IN_PROGRESS while this broker leads it and its log is being made, and
+COORDINATOR_NOT_AVAILABLE before there is a topic.
 
 Calls come and go on the data loop.  Nothing here survives a crash: the partitions' logs do.
 """
@@ -73,6 +77,7 @@ class CoordinatorsByPartition(Generic[CoordinatorT]):
         self._image = image
         self._broker_id = broker_id
         self._by_partition: dict[int, CoordinatorT] = {}
+        self._isolated: set[int] = set()
         self._topics_seen = TopicsSeen()
         signals.state_changed.append(self._state_changed)
         signals.commit_advanced.append(self._commit_advanced)
@@ -82,18 +87,22 @@ class CoordinatorsByPartition(Generic[CoordinatorT]):
     def _state_changed(self, partition: Partition) -> None:
         if partition.topic != self._topic:
             return
-        at = partition.partition_id
+        at, is_led = partition.partition_id, partition.is_leader and not partition.is_isolated
         coordinator = self._by_partition.get(at)
         if coordinator is not None:
             is_same = coordinator.partition is partition
-            if is_same and partition.is_leader:
+            if is_same and is_led:
                 coordinator.on_progress()
                 return
-            if not is_same and not partition.is_leader:
+            if not is_same and not is_led:
                 return  # of an earlier topic of the name
             del self._by_partition[at]
             coordinator.close()
-        if partition.is_leader:
+        if partition.is_isolated:
+            self._isolated.add(at)
+        else:
+            self._isolated.discard(at)
+        if is_led:
             coordinator = self._by_partition[at] = self._new_coordinator(partition)
             coordinator.on_progress()
 
@@ -120,6 +129,8 @@ class CoordinatorsByPartition(Generic[CoordinatorT]):
         coordinator = self._by_partition.get(at)
         if coordinator is not None:
             return coordinator
+        if at in self._isolated:
+            raise NotCoordinatorError(f"another broker may coordinate {key!r}: this one hears no other")
         if topic.partitions[at].leader == self._broker_id:  # its log is still being made
             raise LoadInProgressError(f"the coordinator of {key!r} is being made")
         raise NotCoordinatorError(f"this broker does not coordinate {key!r}")

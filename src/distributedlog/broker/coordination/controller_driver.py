@@ -25,14 +25,23 @@ from distributedlog.broker.cluster.metadata import MetadataReplica
 from distributedlog.broker.cluster.port_watch import SilentBroker
 from distributedlog.broker.cluster.quorum import quorum_reply
 from distributedlog.broker.cluster.raft_driver import RaftDriver
+from distributedlog.broker.cluster.voter_changes import VoterChanges
 from distributedlog.broker.coordination.host import Confirmed, Host, HostCallbacks, Load
 from distributedlog.control.contract import ControllerReply
 from distributedlog.controller.bundles import encode_bundle
 from distributedlog.controller.configs import ControllerConfig
+from distributedlog.controller.image import ControllerRegistration
 from distributedlog.controller.machine import ControllerMachine
 from distributedlog.controller.placement import Chance
 from distributedlog.controller.records import Versioned
-from distributedlog.controller.requests import DescribeQuorumRequest, Request, Response
+from distributedlog.controller.requests import (
+    AddVoterRequest,
+    DescribeQuorumRequest,
+    ForgetControllerRequest,
+    RemoveVoterRequest,
+    Request,
+    Response,
+)
 from distributedlog.controller.snapshots import encode_snapshot
 from distributedlog.model.errors import DlogError, NotLeaderError
 from distributedlog.ports.clock import Clock
@@ -43,6 +52,7 @@ from distributedlog.statemachine.runtime import NO_OFFSET, RuntimeLimits
 
 LOAD_AGAIN_MS = 50
 """The pause after an append that failed although this node leads: it is handing over, or its log is full."""
+FORGET_TIMEOUT_MS = 1_000
 
 
 class ControllerDriver:
@@ -66,7 +76,9 @@ class ControllerDriver:
         self.config = config
         self._chance = chance
         self._clock = clock
+        self._scheduler = scheduler
         self._raft: RaftDriver | None = None
+        self._voter_changes: VoterChanges | None = None
         self._host: Host[Request, Versioned, Response, None] = Host(
             self._machine,
             self,
@@ -87,6 +99,9 @@ class ControllerDriver:
     def attach(self, raft: RaftDriver) -> None:
         """The driver that this machine belongs to; it tells of progress by `progressed`."""
         self._raft = raft
+        self._voter_changes = VoterChanges(
+            raft, lambda: self.replica.image, self._forget, clock=self._clock, scheduler=self._scheduler
+        )
         self.progressed()
 
     @property
@@ -121,8 +136,10 @@ class ControllerDriver:
             self._own_committed_offset = entry.index - 1
         return None
 
-    def snapshot(self) -> bytes:
-        return encode_snapshot(self.replica.image)
+    def snapshot(self) -> bytes | None:
+        image = self.replica.image
+        is_ahead = self._raft is not None and image.offset >= self._raft.applied_index
+        return None if is_ahead else encode_snapshot(image)  # ahead: it is fed by a watcher too
 
     def restore(self, data: bytes) -> None:
         self.replica.handle_snapshot(data)
@@ -177,6 +194,9 @@ class ControllerDriver:
         if isinstance(request, DescribeQuorumRequest):
             self._describe_quorum(done)
             return
+        if isinstance(request, AddVoterRequest | RemoveVoterRequest):
+            self._change_voters(request, timeout_ms, done)
+            return
 
         def replied(outcome: Outcome[Response]) -> None:
             if outcome.error is not None:
@@ -212,6 +232,30 @@ class ControllerDriver:
             done(Outcome(error=self._not_leader("this node is not the active controller")))
             return
         self._confirm_read(confirmed)
+
+    def _change_voters(
+        self, request: AddVoterRequest | RemoveVoterRequest, timeout_ms: int, done: Done[ControllerReply]
+    ) -> None:
+        """Consensus itself is changed; the reply comes when that has committed."""
+
+        def changed(outcome: Outcome[None]) -> None:
+            error = outcome.error
+            if isinstance(error, NotLeaderError) and error.leader_id is None:
+                error = self._name_leader(error)
+            if error is not None:
+                done(Outcome(error=error))
+            else:
+                done(Outcome(ControllerReply(None, self._host.runtime.committed_offset)))
+
+        if not self.is_active or self._voter_changes is None:
+            done(Outcome(error=self._not_leader("this node is not the active controller")))
+        elif isinstance(request, AddVoterRequest):
+            self._voter_changes.add(request, timeout_ms, changed)
+        else:
+            self._voter_changes.remove(request, timeout_ms, changed)
+
+    def _forget(self, registration: ControllerRegistration, then: Callable[[], None]) -> None:
+        self.submit(ForgetControllerRequest(registration), FORGET_TIMEOUT_MS, lambda _: then())
 
     def _name_leader(self, error: DlogError) -> DlogError:
         return self._not_leader(str(error)) if isinstance(error, NotLeaderError) else error

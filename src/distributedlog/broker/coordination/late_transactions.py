@@ -52,6 +52,10 @@ class LateTransactions:
         """Yields nothing where nobody has needed them yet: most clusters have no transactions."""
         return iter(()) if self._made is None else self._made.metrics.families()
 
+    def brokers_changed(self) -> None:
+        if self._made is not None:
+            self._made.brokers_changed()
+
     def close(self) -> None:
         if self._made is not None:
             self._made.close()

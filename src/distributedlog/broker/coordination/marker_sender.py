@@ -11,6 +11,9 @@
 | it keeps no transactions (UNSUPPORTED_…)    | done                                                       |
 | it has no leader; any other error; no answer| tried again, later each time, with whoever leads it then   |
 
+A leader that is fenced is not waited for any longer: what it was asked for is routed anew at once
+(`brokers_changed`), and not only when its response has timed out.
+
 No transaction waits for another: each leader has its own queue and connection, several requests may be under
 way to one, and those that failed before go apart from those that did not.  What is under way is bounded by
 these; what waits, by the transactions that there are.
@@ -24,6 +27,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from distributedlog.broker.peers.authentication import PROVE_ANEW
@@ -31,7 +36,7 @@ from distributedlog.client.connection import Connection
 from distributedlog.client.errors import as_error_code
 from distributedlog.controller.image import MetadataImage
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import DlogError
+from distributedlog.model.errors import BrokerUnreachableError, DlogError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.scheduler import Scheduler
@@ -97,6 +102,16 @@ class _Leader:
         self.in_flight = 0
         self.connection: asyncio.Task[Connection] | None = None
 
+    def disconnect(self) -> None:
+        """Closes the connection, or ends the making of it."""
+        task, self.connection = self.connection, None
+        if task is None:
+            return
+        if not task.done():
+            task.cancel()
+        elif not task.cancelled() and task.exception() is None:
+            task.result().close()
+
 
 class MarkerSender:
     def __init__(
@@ -141,14 +156,25 @@ class MarkerSender:
             job.is_cancelled = True
             self._jobs.discard(job)
 
+    def brokers_changed(self) -> None:
+        """Gives up on fenced brokers: others lead in their place, or will."""
+        image = self._image()
+        for leader_id, leader in list(self._leaders.items()):
+            if leader_id == self._broker_id or _is_unfenced(image, leader_id):
+                continue
+            leader.disconnect()  # so what is in flight fails, and is tried again
+            queue, leader.queue = leader.queue, deque()
+            for part in queue:
+                if not part.job.is_cancelled:
+                    self._route(part.job, part.partitions, is_retry=part.is_retry)
+
     def close(self) -> None:
         self._is_closed = True
         self.cancel(list(self._jobs))
         for task in self._tasks:
             task.cancel()
         for leader in self._leaders.values():
-            if leader.connection is not None:
-                _drop(leader.connection)
+            leader.disconnect()
 
     # --- to whom -------------------------------------------------------------------------------
 
@@ -156,16 +182,18 @@ class MarkerSender:
         """Queues partitions for those who lead them now."""
         image = self._image()
         by_leader: dict[int, list[TopicPartition]] = {}
-        homeless = []
-        for each in sorted(partitions):
-            topic = image.topic_named(each.topic)
-            placed = None if topic is None else topic.partitions.get(each.partition)
-            if placed is None:
-                job.left.discard(each)
-            elif (broker := image.brokers.get(placed.leader)) is None or broker.fenced:
-                homeless.append(each)
-            else:
-                by_leader.setdefault(placed.leader, []).append(each)
+        homeless: list[TopicPartition] = []
+        for name, named in groupby(sorted(partitions), key=itemgetter(0)):
+            topic = image.topic_named(name)
+            for each in named:
+                placed = None if topic is None else topic.partitions.get(each.partition)
+                if placed is None:
+                    job.left.discard(each)
+                else:
+                    by_leader.setdefault(placed.leader, []).append(each)
+        for leader_id in list(by_leader):
+            if not _is_unfenced(image, leader_id):
+                homeless += by_leader.pop(leader_id)
         for leader_id, found in by_leader.items():
             leader = self._leaders.setdefault(leader_id, _Leader())
             leader.queue.append(_Part(job, tuple(found), is_retry))
@@ -226,9 +254,8 @@ class MarkerSender:
             results = {}
         else:
             results = _read_results(response)
-            if leader.connection is not None and not PROVE_ANEW.isdisjoint(results.values()):
-                _drop(leader.connection)
-                leader.connection = None
+            if not PROVE_ANEW.isdisjoint(results.values()):
+                leader.disconnect()
         finally:
             leader.in_flight -= 1
         for part in parts:
@@ -245,10 +272,13 @@ class MarkerSender:
         try:
             connection = await asyncio.shield(task)
             return await connection.call(request, WriteTxnMarkersResponse, timeout_ms=self._timeout_ms)
+        except asyncio.CancelledError:
+            if self._is_closed or not task.cancelled():
+                raise
+            raise BrokerUnreachableError(f"nobody waits for broker {leader_id} any more") from None
         except Exception:
             if leader.connection is task:
-                leader.connection = None
-                _drop(task)
+                leader.disconnect()
             raise
 
     async def _connected(self, leader_id: int) -> Connection:
@@ -314,9 +344,6 @@ def _read_results(response: WriteTxnMarkersResponse) -> _Results:
     }
 
 
-def _drop(task: "asyncio.Task[Connection]") -> None:
-    """Closes a connection, or ends the making of it."""
-    if not task.done():
-        task.cancel()
-    elif not task.cancelled() and task.exception() is None:
-        task.result().close()
+def _is_unfenced(image: MetadataImage, broker_id: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced

@@ -307,6 +307,9 @@ class TransactionCoordinators(CoordinatorsByPartition[TransactionCoordinator]):
             new_producer_id=self._new_producer_id,
         )
 
+    def brokers_changed(self) -> None:
+        self._sender.brokers_changed()
+
     def close(self) -> None:
         super().close()
         self._sender.close()

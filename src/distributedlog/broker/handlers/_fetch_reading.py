@@ -14,6 +14,10 @@
 
 A partition that cannot be read has an error and nothing else; the others are read all the same.
 
+A follower that catches up may be throttled (`replication_quotas`): what it is sent of such partitions is no
+more than the leader's throttle allows, and one of which nothing may be sent is left out of the response.  Its
+fetch is noted all the same.
+
 Every region belongs to a `Reading` until it goes into a response.
 """
 
@@ -117,7 +121,16 @@ class Reader:
 class Reading:
     """What was read.  `take` what goes into the response, then `close`."""
 
-    __slots__ = ("_data", "_idle", "_regions", "is_pressing", "partitions", "read_bytes")
+    __slots__ = (
+        "_data",
+        "_idle",
+        "_regions",
+        "is_held_back",
+        "is_pressing",
+        "partitions",
+        "read_bytes",
+        "throttled_bytes",
+    )
 
     def __init__(self) -> None:
         self._data: dict[PartitionKey, PartitionData] = {}
@@ -128,6 +141,10 @@ class Reading:
         self.read_bytes = 0
         self.is_pressing = False
         """Some partition has something to say that does not wait for more bytes: an error, a divergence."""
+        self.throttled_bytes = 0
+        """The bytes, of all that was read, that count for the leader's throttle."""
+        self.is_held_back = False
+        """Some partition was left out: its follower is throttled."""
 
     def add(self, key: PartitionKey, partition: Partition, read: PartitionRead) -> None:
         """Takes the region over."""
@@ -219,7 +236,7 @@ def _summarize(
         ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE,
         data.diverging_epoch is not None or data.preferred_read_replica != NO_REPLICA,
         idle,
-        partition.awaited_end_offset if partition is not None else 0,
+        partition is not None and partition.is_commit_awaited,
     )
 
 
@@ -233,6 +250,9 @@ def read_partitions(
             limit_bytes = min(max(0, each.max_bytes), left_bytes)
             try:
                 partition = _find(services, key)
+                if reader.is_follower and _is_throttled(services, reader, partition, each):
+                    _read_throttled(services, reader, reading, key, each, limit_bytes)
+                    continue
                 read = reader.read(partition, each, limit_bytes, not reading.read_bytes, services)
                 reading.add(key, partition, read)
                 is_elsewhere = read.diverging is not None or read.preferred_read_replica != NO_REPLICA
@@ -247,6 +267,37 @@ def read_partitions(
         reading.close()
         raise
     return reading
+
+
+def _is_throttled(services: "Services", reader: Reader, partition: Partition, wanted: FetchSpec) -> bool:
+    view, quota = partition.view, services.replication_quotas.leader
+    return (
+        view is not None
+        and quota.is_throttled(partition.topic, partition.partition_id)
+        and view.is_catching_up(reader.broker_id, wanted.offset)
+    )
+
+
+def _read_throttled(
+    services: "Services",
+    reader: Reader,
+    reading: Reading,
+    key: PartitionKey,
+    wanted: FetchSpec,
+    limit_bytes: int,
+) -> None:
+    """Reads within the leader's throttle; a partition that it leaves nothing for is not added."""
+    partition = _find(services, key)
+    allowance = services.replication_quotas.leader.find_allowance(services.clock.monotonic_ms())
+    allowance = max(0, allowance - reading.throttled_bytes)
+    at_least_one = allowance > 0 and not reading.read_bytes
+    read = reader.read(partition, wanted, min(limit_bytes, allowance), at_least_one, services)
+    if read.region is None and read.diverging is None and wanted.offset < partition.log_end_offset:
+        reading.is_held_back = True
+        return
+    before_bytes = reading.read_bytes
+    reading.add(key, partition, read)
+    reading.throttled_bytes += reading.read_bytes - before_bytes
 
 
 def _find(services: "Services", key: PartitionKey) -> Partition:

@@ -4,6 +4,9 @@ Before the first batch of a transaction is appended to a partition the transacti
 (`peers.transaction_verifier`), and the partition remembers that it was (`replication.verifications`).  A
 `VerifiedPartitions` is one request's part of that: made before the coordinator is asked, told what it said,
 and released once the request has appended, or gave up.
+
+A partition that this broker leads on in another leader epoch, as at the end of a move, has forgotten what was
+asked before.  The client is told to try again then, and not that its transaction is in a wrong state.
 """
 
 from collections.abc import Iterator
@@ -35,6 +38,7 @@ class VerifiedPartitions:
     def __init__(self, producer: Producer) -> None:
         self.producer = producer
         self._begun: dict[Partition, Verification] = {}
+        self._leader_epochs: dict[Partition, int] = {}
 
     def __len__(self) -> int:
         return len(self._begun)
@@ -42,10 +46,16 @@ class VerifiedPartitions:
     def add(self, partition: Partition) -> None:
         if partition not in self._begun:
             self._begun[partition] = partition.verifications.begin(*self.producer)
+            self._leader_epochs[partition] = partition.leader_epoch
 
     @property
     def keys(self) -> tuple[TopicPartition, ...]:
         return tuple(each.key for each in self._begun)
+
+    def is_of_earlier_epoch(self, partition: Partition) -> bool:
+        """Returns whether the partition has been led on anew since the coordinator was asked about it."""
+        epoch = self._leader_epochs.get(partition, partition.leader_epoch)
+        return partition.is_leader and epoch != partition.leader_epoch
 
     def take(self, verdicts: Verdicts) -> Iterator[tuple[Partition, ErrorCode]]:
         """Confirms what the coordinator confirmed; yields what it did not, with the error code."""

@@ -17,6 +17,8 @@ later finds it gone knows that it was deleted, and needs no marker.
 """
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from distributedlog.broker.handlers._transactions import gather, submit, to_transaction_error
@@ -119,12 +121,13 @@ def _list_partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[Topi
 
 def _check_partitions(image: MetadataImage, partitions: Iterable[TopicPartition], is_broker: bool) -> Errors:
     errors: Errors = {}
-    for each in partitions:
-        topic = image.topic_named(each.topic)
-        if each.topic in INTERNAL_TOPICS and not (is_broker and each.topic == OFFSETS_TOPIC):
-            errors[each] = ErrorCode.INVALID_TOPIC_EXCEPTION
-        elif topic is None or each.partition not in topic.partitions:
-            errors[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for name, named in groupby(partitions, key=itemgetter(0)):
+        topic = image.topic_named(name)
+        for each in named:
+            if name in INTERNAL_TOPICS and not (is_broker and name == OFFSETS_TOPIC):
+                errors[each] = ErrorCode.INVALID_TOPIC_EXCEPTION
+            elif topic is None or each.partition not in topic.partitions:
+                errors[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return errors
 
 

@@ -14,9 +14,9 @@ once for all of them.  If that takes longer than the client waits (at least WAIT
 REQUEST_TIMED_OUT; if it fails, KAFKA_STORAGE_ERROR: the records are gone for readers, but a crash may bring
 them back.
 
-Then every replica in sync must have deleted the records too, as it does when it fetches next: else a failover
-would bring them back.  The response is the leader's own start.  A topic of which no partition is named is not
-in the response.
+Then every replica of ISR and ELR must have deleted the records too, as it does when it fetches next: else a
+failover would bring them back.  So it times out while an eligible replica is down.  The response is the
+leader's own start.  A topic of which no partition is named is not in the response.
 """
 
 import asyncio
@@ -122,7 +122,7 @@ async def _wait_for_replicas(
     request: DeleteRecordsRequest,
     deleted: list[tuple[Partition, DeleteRecordsPartitionResult]],
 ) -> list[ErrorCode]:
-    """Waits until every replica in sync has deleted the records; what became of each partition."""
+    """Waits until every replica that may lead has deleted the records; what became of each partition."""
     known: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
 
     def note(codes: list[ErrorCode]) -> None:

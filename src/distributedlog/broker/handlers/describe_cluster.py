@@ -7,15 +7,19 @@ brokers are listed from 2 on, if asked for.
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from distributedlog.broker.cluster.listener_view import controller_for_clients, nodes_on
+from distributedlog.broker.cluster.listener_view import Node, controller_for_clients, nodes_on
 from distributedlog.broker.handlers._operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from distributedlog.broker.net.context import RequestContext
 from distributedlog.broker.net.dispatch import RequestError, handles
+from distributedlog.controller.image import Broker
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    are_epochs_wanted,
+    set_broker_epoch,
+    set_placement_host,
 )
 
 if TYPE_CHECKING:
@@ -42,16 +46,21 @@ def describe_cluster(
         cluster_id=image.cluster_id,
         controller_id=controller_for_clients(image, nodes),
         brokers=[
-            DescribeClusterBroker(
-                broker_id=each.node_id,
-                host=each.host,
-                port=each.port,
-                rack=each.rack,
-                is_fenced=each.is_fenced,
-            )
+            _describe(each, image.brokers[each.node_id], with_epoch=are_epochs_wanted(request))
             for each in nodes
         ],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
         ),
     )
+
+
+def _describe(node: Node, broker: Broker, *, with_epoch: bool) -> DescribeClusterBroker:
+    described = DescribeClusterBroker(
+        broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.is_fenced
+    )
+    # Where nothing is said the host of the first listener counts, which is not that of any other listener.
+    set_placement_host(described, None if broker.placement_host == node.host else broker.placement_host)
+    if with_epoch:
+        set_broker_epoch(described, broker.epoch)
+    return described

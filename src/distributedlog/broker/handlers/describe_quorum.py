@@ -1,8 +1,8 @@
 """DescribeQuorum: asks the active controller who keeps the metadata log, and how far.
 
 The log is the partition 0 of the topic that Kafka calls `__cluster_metadata`; there is no other quorum, so
-any other partition is UNKNOWN_TOPIC_OR_PARTITION.  From 2 on the voters' addresses between nodes are in the
-response.
+any other partition is UNKNOWN_TOPIC_OR_PARTITION.  From 2 on the addresses between nodes are in the response,
+of all controllers that are registered or that the settings name: those that do not vote could.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from distributedlog.controller import requests as controller
 from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.requests import QuorumReply, ReplicaProgress
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.ids import ZERO_UUID
+from distributedlog.model.ids import ZERO_UUID, Uuid
 from distributedlog.model.internal_topics import METADATA_TOPIC
 from distributedlog.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -85,11 +85,10 @@ def _describe_partition(quorum: QuorumReply, image: MetadataImage) -> PartitionD
 def _describe_replicas(replicas: Iterable[ReplicaProgress], image: MetadataImage) -> list[ReplicaState]:
     states = []
     for node_id, log_end_offset, heard_ms, caught_up_ms in replicas:
-        broker = image.brokers.get(node_id)
         states.append(
             ReplicaState(
                 replica_id=node_id,
-                replica_directory_id=broker.log_dirs[0] if broker and broker.log_dirs else ZERO_UUID,
+                replica_directory_id=_directory_of(node_id, image),
                 log_end_offset=log_end_offset,
                 last_fetch_timestamp=heard_ms,
                 last_caught_up_timestamp=caught_up_ms,
@@ -98,11 +97,23 @@ def _describe_replicas(replicas: Iterable[ReplicaProgress], image: MetadataImage
     return states
 
 
+def _directory_of(node_id: int, image: MetadataImage) -> Uuid:
+    controller, broker = image.controllers.get(node_id), image.brokers.get(node_id)
+    if controller is not None:
+        return controller.directory_id
+    return broker.log_dirs[0] if broker and broker.log_dirs else ZERO_UUID
+
+
 def _describe_nodes(services: "Services") -> list[Node]:
+    voters = services.settings.controller_quorum_voters
+    addresses = {voter.node_id: (voter.host, voter.port) for voter in voters}
+    addresses |= {
+        each.controller_id: (each.host, each.port) for each in services.metadata.image.controllers.values()
+    }
     return [
         Node(
-            node_id=voter.node_id,
-            listeners=[Listener(name=CONTROL_LISTENER, host=voter.host, port=voter.port)],
+            node_id=node_id,
+            listeners=[Listener(name=CONTROL_LISTENER, host=host, port=port)],
         )
-        for voter in services.settings.controller_quorum_voters
+        for node_id, (host, port) in sorted(addresses.items())
     ]

@@ -20,7 +20,8 @@ A follower is a reader with a replica id: its fetch offsets say what it has stor
 watermark, and it reads what is not committed.  Who has not proved to be that broker is refused as a whole
 with CLUSTER_AUTHORIZATION_FAILED, before a session or a partition is looked at (`_replica_ids`).  A
 follower's next request releases the one of its session that is still delayed: it tells of records that were
-stored meanwhile.
+stored meanwhile.  What a throttled follower may not be sent yet (`_fetch_reading`) is no reason to wait for
+longer than its throttle says.
 """
 
 from collections.abc import Iterator
@@ -102,6 +103,7 @@ def _make_error_response(
 def fetch(services: "Services", request: FetchRequest, context: RequestContext) -> HandlerResponse:
     reader = _make_reader(services, request, context)
     if reader.is_follower:
+        services.isolation.note_fetch(reader.broker_id)
         services.fetch_sessions.release_delayed(request.session_id)
         _heed_complaints(services, request)
     session = _begin_session(services, request, reader)
@@ -137,8 +139,8 @@ def _delay(
     bytes_missing: int,
 ) -> PendingResponse:
     """Waits until there is more to read, or something else to say."""
-    has_news, pause = False, session.find_pause(services.clock.monotonic_ms())
-    can_pause = pause is not None and session.can_pause(reading.summarize())
+    has_news, paused_until_ms = False, session.find_pause(services.clock.monotonic_ms())
+    can_pause = paused_until_ms is not None and session.can_pause(reading.summarize())
     if session.is_in_session:
         active, has_news = session.rest(reading.summarize())
         awaited = reading.list_awaited(reader, active)
@@ -156,8 +158,17 @@ def _delay(
             pending.set_exception(error)
 
     is_paused = can_pause and (bytes_missing <= 0 or has_news)
+    max_wait_ms = request.max_wait_ms
+    if reading.is_held_back:
+        quota, now_ms = services.replication_quotas.leader, services.clock.monotonic_ms()
+        max_wait_ms = min(max_wait_ms, max(1, quota.wait_ms(now_ms)))
     operation = purgatory.add_fetch(
-        awaited, bytes_missing, request.max_wait_ms, released, pause=pause, is_paused=is_paused
+        awaited,
+        bytes_missing,
+        max_wait_ms,
+        released,
+        paused_until_ms=paused_until_ms,
+        is_paused=is_paused,
     )
     if operation is not None:
         pending.on_cancel = partial(purgatory.cancel, operation)
@@ -253,6 +264,9 @@ def _make_response(
     response = FetchResponse(responses=[])
     try:
         response.error_code, response.session_id, keys = session.finish(reading.summarize())
+        if reading.throttled_bytes and keys:
+            now_ms = services.clock.monotonic_ms()
+            services.replication_quotas.leader.record(reading.throttled_bytes, now_ms)
         if reading.is_pressing and context.api_version >= NAMES_LEADER_SINCE:
             _name_leaders(services, context, reading, response, keys)
         _fill(services, reading, response, keys)

@@ -20,6 +20,7 @@ from distributedlog.broker.handlers._coordinator_topics import (
     create_coordinator_topic,
     locate_coordinator,
 )
+from distributedlog.broker.handlers._isolated import send_elsewhere_if_isolated
 from distributedlog.broker.net.context import RequestContext
 from distributedlog.broker.net.dispatch import HandlerResponse, handles
 from distributedlog.controller.image import MetadataImage
@@ -54,6 +55,7 @@ _TOPICS: Final[Mapping[int, str]] = {
 def find_coordinator(
     services: "Services", request: FindCoordinatorRequest, context: RequestContext
 ) -> HandlerResponse:
+    send_elsewhere_if_isolated(services, context)
     topic_name = _TOPICS.get(request.key_type)
     if topic_name is not None and services.metadata.image.topic_named(topic_name) is None:
         return _create_and_locate(services, request, context, topic_name)

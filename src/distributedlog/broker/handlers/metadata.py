@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from distributedlog.broker.cluster.listener_view import error_of_absent, forgets_unlisted
 from distributedlog.broker.handlers._forwarding import forward, wait_for_logs
+from distributedlog.broker.handlers._isolated import send_elsewhere_if_isolated
 from distributedlog.broker.handlers._metadata_cache import MetadataCache, TopicDescriber, describe_cluster
 from distributedlog.broker.net.context import RequestContext
 from distributedlog.broker.net.dispatch import HandlerResponse, handles
@@ -61,6 +62,7 @@ def _make_error_response(
 
 @handles(MetadataRequest, versions=(0, 13), error_response=_make_error_response)
 def metadata(services: "Services", request: MetadataRequest, context: RequestContext) -> HandlerResponse:
+    send_elsewhere_if_isolated(services, context)
     image = services.metadata.image
     if request.topics is None or (not request.topics and context.api_version == 0):
         return _cache.describe_all(

@@ -10,6 +10,10 @@ A partition without a committed offset has the offset -1.  While a coordinator r
 with an error: "no committed offset" comes only from one that knows.  While an open transaction may commit an
 offset of a partition, those who require stable ones (from version 7 on) hear UNSTABLE_OFFSET_COMMIT for it,
 and ask again; others get the one before.
+
+As in Kafka an error of the group leaves partitions out, unless it is that another broker coordinates, or
+that the coordinator is not ready: that is said for each partition, too.  aiokafka looks at nothing else, and
+takes a partition that is left out for one without a committed offset: it would begin at its start.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,6 +28,7 @@ from distributedlog.broker.handlers._groups import (
 )
 from distributedlog.broker.net.context import RequestContext
 from distributedlog.broker.net.dispatch import HandlerResponse, handles
+from distributedlog.broker.net.error_responses import derive_error_response
 from distributedlog.controller.image import MetadataImage
 from distributedlog.groups.requests import CommittedOffset, FetchOffsetsReply, FetchOffsetsRequest
 from distributedlog.model.error_codes import ErrorCode
@@ -43,10 +48,18 @@ from distributedlog.protocol.messages.offset_fetch import (
 if TYPE_CHECKING:
     from distributedlog.broker.services import Services
 
+GROUP_ERROR_SINCE = 2
 BATCHED_SINCE = 8
 TOPIC_IDS_SINCE = 10
 NO_OFFSET = -1
 NO_EPOCH = -1
+_ELSEWHERE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 _NONE: Final = ErrorCode.NONE  # looked up once: an enum's members are slow to reach
 
 CommittedOffsets = Mapping[tuple[str, int], CommittedOffset]
@@ -61,7 +74,33 @@ class Wanted(NamedTuple):
     partitions: list[int]
 
 
-@handles(OffsetFetchRequest, versions=(1, 10), to_error_code=to_group_error)
+def _make_error_response(
+    request: OffsetFetchRequest, context: RequestContext, code: ErrorCode, text: str
+) -> OffsetFetchResponse:
+    response = derive_error_response(request, context.api_version, code, text)
+    assert isinstance(response, OffsetFetchResponse)
+    if GROUP_ERROR_SINCE <= context.api_version < BATCHED_SINCE and code in _ELSEWHERE:
+        response.topics = [
+            OffsetFetchResponseTopic(
+                name=each.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code
+                    )
+                    for index in each.partition_indexes
+                ],
+            )
+            for each in request.topics or ()
+        ]
+    return response
+
+
+@handles(
+    OffsetFetchRequest,
+    versions=(1, 10),
+    error_response=_make_error_response,
+    to_error_code=to_group_error,
+)
 def offset_fetch(
     services: "Services", request: OffsetFetchRequest, context: RequestContext
 ) -> HandlerResponse:

@@ -21,6 +21,7 @@ A partition refuses what Kafka refuses, with Kafka's code and our words:
     coordinator does not confirm                      `_verification.make_produce_error`
     an internal topic                                 INVALID_TOPIC_EXCEPTION: a client id grants nothing
     too few replicas in sync, for acks -1             NOT_ENOUGH_REPLICAS
+    a batch behind one that was refused               as that one (`_refused_batches`)
     what the topic or the disk refuse                 see `storage.append`, `storage.producers`
 
 A transactional batch without a transactional id fails its request, as in Kafka, with
@@ -43,10 +44,11 @@ all the same; if the request's time is over it is not; if the broker stops nothi
 
 from collections.abc import Iterator
 from functools import partial
-from struct import Struct as Layout
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
+from distributedlog.broker.handlers._batch_form import check_form
 from distributedlog.broker.handlers._prepared_batches import Preparation, Prepared, Refusal
+from distributedlog.broker.handlers._refused_batches import keep_order, note_refused
 from distributedlog.broker.handlers._verification import VerifiedPartitions, make_produce_error
 from distributedlog.broker.net.context import RequestContext
 from distributedlog.broker.net.dispatch import (
@@ -59,19 +61,15 @@ from distributedlog.broker.net.error_responses import derive_error_response
 from distributedlog.broker.net.pending import PendingResponse
 from distributedlog.broker.peers.transaction_verifier import Purpose, Question, Verdicts
 from distributedlog.broker.replicas.leaders import Leaders
-from distributedlog.model.buffers import Buffer, MutableBuffer
 from distributedlog.model.config import KIB, MIB
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
-    CorruptBatchError,
     DlogError,
     InvalidNameError,
-    InvalidRecordError,
     InvalidTimestampError,
     NotEnoughReplicasError,
     OutOfOrderSequenceError,
     RejectedRecordsError,
-    UnsupportedCompressionError,
 )
 from distributedlog.model.internal_topics import INTERNAL_TOPICS
 from distributedlog.ports.executor import Outcome
@@ -87,12 +85,10 @@ from distributedlog.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from distributedlog.records.batch import read_header
-from distributedlog.records.compression import Codec
 from distributedlog.records.layout import (
     ATTRIBUTES_AT,
     CODEC_MASK,
     HEADER_BYTES,
-    LOG_OVERHEAD,
     MAGIC,
     MAGIC_AT,
     TRANSACTIONAL_BIT,
@@ -112,7 +108,6 @@ ACKS_LEADER: Final = 1
 NO_OFFSET: Final = -1
 TOPIC_IDS_SINCE: Final = 13
 NAMES_LEADER_SINCE: Final = 10
-ZSTD_SINCE: Final = 7
 ABORTABLE_SINCE: Final = 11
 """The version from which clients know TRANSACTION_ABORTABLE."""
 ADDS_PARTITIONS_SINCE: Final = 12
@@ -135,9 +130,6 @@ _STARTLESS: Final = frozenset(
 )
 """The errors with which Kafka does not say where the log starts; with any other that refuses a batch it
 does."""
-_HEAD: Final = Layout(">8xi4xb4xh")  # batch length, magic, attributes
-_head_of = _HEAD.unpack_from
-_ZSTD: Final = int(Codec.ZSTD)
 
 _CLIENT: Final = Origin.CLIENT
 _FLAGS_AT: Final = ATTRIBUTES_AT + 1
@@ -171,7 +163,7 @@ def produce(services: "Services", request: ProduceRequest, context: RequestConte
         return _make_error_response(request, context, ErrorCode.INVALID_REQUIRED_ACKS, text)
     has_much_to_open, is_transactional = _survey(request)
     if is_transactional:
-        return _verify_and_append(services, request, context)
+        return _verify_and_append(services, request, context, has_much_to_open)
     if has_much_to_open:
         return _prepare_and_append(services, request, context, Prepared())
     return _append_all(services, request, context, _NOTHING_PREPARED)
@@ -259,15 +251,20 @@ def _append(
     data.records = None
     partition = _find_partition(services, topic, index, context)
     name = partition.topic
-    checked = _check_form(records, context.api_version)
+    checked = check_form(records, context.api_version)
     try:
+        keep_order(context.session, partition, checked)
         preparation = prepared.get(id(data)) if prepared else None
         if preparation is not None:
             checked = preparation.get_batch(partition)
+        if prepared.verified is not None and prepared.verified.is_of_earlier_epoch(partition):
+            _keep_order(partition, read_header(checked))
+            raise NotEnoughReplicasError(f"{name}-{index} is led anew since its transaction was verified")
         base_offset, last_offset, append_time_ms, is_duplicate = partition.append(
             checked, acks, now_ms, _CLIENT, preparation is not None
         )
     except DlogError as error:
+        note_refused(context.session, partition, checked, error)
         response = _make_failure(index, error)
         if error.code not in _STARTLESS:
             response.log_start_offset = partition.log.start_offset
@@ -295,34 +292,6 @@ def _find_partition(
     if partition.topic in INTERNAL_TOPICS:
         raise InvalidNameError(f"{partition.topic} is written by the brokers alone")
     return partition
-
-
-def _check_form(records: Buffer | None, version: int) -> MutableBuffer:
-    """Checks what can be seen from outside: one whole batch, of the format and with the means of this
-    version."""
-    size = 0 if records is None else len(records)
-    if records is None or size < HEADER_BYTES:
-        if records is not None and size > 16 and records[16] != MAGIC:
-            raise _make_magic_error(records[16])
-        if size:
-            raise InvalidRecordError(f"{size} bytes are not a whole batch")
-        raise InvalidRecordError("there is no batch to append")
-    length, magic, attributes = _head_of(records)
-    if magic != MAGIC:
-        raise _make_magic_error(magic)
-    if length + LOG_OVERHEAD != size:
-        if length + LOG_OVERHEAD > size:
-            raise InvalidRecordError(f"a batch of {length + LOG_OVERHEAD} bytes is cut short at {size}")
-        raise InvalidRecordError("there must be exactly one batch for each partition")
-    if attributes & CODEC_MASK == _ZSTD and version < ZSTD_SINCE:
-        raise UnsupportedCompressionError(f"zstd needs Produce version {ZSTD_SINCE}; this is {version}")
-    return cast(MutableBuffer, records)  # a view of the frame, which is a bytearray
-
-
-def _make_magic_error(magic: int) -> DlogError:
-    """Makes the error of an old format, or of one that never was."""
-    kind = InvalidRecordError if 0 <= magic < MAGIC else CorruptBatchError
-    return kind(f"the batch has the magic {magic}; it must be {MAGIC}")
 
 
 def _make_failure(index: int, error: DlogError) -> PartitionProduceResponse:
@@ -370,10 +339,11 @@ def _prepare_and_append(
     context: RequestContext,
     prepared: Prepared,
     pending: PendingResponse | None = None,
+    has_much_to_open: bool = True,
 ) -> ProduceResponse | PendingResponse | None:
     """Prepares what takes long beside the loop, and then appends all of the request; `pending` is its
     response if it waited before."""
-    first = list(_iterate_unprepared(services, request, context, prepared))
+    first = list(_iterate_unprepared(services, request, context, prepared)) if has_much_to_open else []
     if not first:
         try:
             response = _append_all(services, request, context, prepared, pending)
@@ -438,7 +408,7 @@ def _iterate_unprepared(
             try:
                 partition = _find_partition(services, topic, data.index, context)
                 partition.check_leader()
-                batch = _check_form(data.records, context.api_version)
+                batch = check_form(data.records, context.api_version)
             except DlogError:
                 continue
             preparation = prepared.get(id(data))
@@ -458,12 +428,13 @@ def _iterate_unprepared(
 
 
 def _verify_and_append(
-    services: "Services", request: ProduceRequest, context: RequestContext
+    services: "Services", request: ProduceRequest, context: RequestContext, has_much_to_open: bool
 ) -> HandlerResponse:
     """Asks the coordinator about partitions in which the request begins a transaction, and then appends."""
+    go_on = partial(_prepare_and_append, services, request, context, has_much_to_open=has_much_to_open)
     if request.transactional_id is None:
         if not _has_transactional_batch(request):
-            return _prepare_and_append(services, request, context, Prepared())
+            return go_on(Prepared())
         text = "a transactional batch without a transactional id"
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _make_error_response(request, context, code, text)
@@ -480,7 +451,7 @@ def _verify_and_append(
         text = "transactional batches of more than one producer"
         return _make_error_response(request, context, ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
     if not unverified:
-        return _prepare_and_append(services, request, context, prepared)
+        return go_on(prepared)
     verified = prepared.verified = VerifiedPartitions(*producers)
     for _, partition, _ in unverified:
         verified.add(partition)
@@ -498,7 +469,7 @@ def _verify_and_append(
                 if isinstance(error, NotEnoughReplicasError):  # which is sent again
                     _keep_order(partition, header)
         try:
-            _prepare_and_append(services, request, context, prepared, pending)
+            go_on(prepared, pending)
         except Exception as error:
             pending.set_exception(error)
 
@@ -545,7 +516,7 @@ def _iterate_unverified(
             try:
                 partition = _find_partition(services, topic, data.index, context)
                 partition.check_leader()
-                batch = _check_form(data.records, context.api_version)
+                batch = check_form(data.records, context.api_version)
                 if not batch[_FLAGS_AT] & TRANSACTIONAL_BIT:
                     continue
                 header = read_header(batch)

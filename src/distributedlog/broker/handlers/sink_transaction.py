@@ -1,7 +1,9 @@
 """SinkTransaction: what the exactly-once sink of Spark asks for, an API of our own.
 
 A token comes from the controller, so that it rises cluster-wide; everything else is the coordinator's of the
-query's transactional id (`transactions/sinks`).
+query's transactional id (`transactions/sinks`).  Whoever joins with a higher token fences all before, so one
+that the controller has never given out is refused: it would fence a query for good.  What was given out is
+below the metadata image's next producer id, or, where the image may be behind, below a token taken now.
 
 | what a sink is told                                    | by                                      |
 |--------------------------------------------------------|-----------------------------------------|
@@ -10,6 +12,7 @@ query's transactional id (`transactions/sinks`).
 | the batch is committed: write nothing                  | `is_skipped`                            |
 | the checkpoint is older than the sink; nobody joined;  | INVALID_TXN_STATE                       |
 | a winner is none, and all is aborted                   |                                         |
+| the token was never given out                          | INVALID_REQUEST                         |
 | a batch before is being ended                          | CONCURRENT_TRANSACTIONS: ask again      |
 | the coordinator is elsewhere, or loading               | as for every coordinator: ask again     |
 """
@@ -59,16 +62,31 @@ def sink_transaction(
 ) -> Awaitable[Message] | Message:
     if request.operation == SinkOperation.TOKEN:
         return _give_token(services, request)
-    sink_id = sink_id_of(request.query_id)
-    return _respond(sink_id, submit(services, context, sink_id, _read_request(request)))
+    sink_id, read = sink_id_of(request.query_id), _read_request(request)
+    if isinstance(read, SinkJoin) and read.token >= services.metadata.image.next_producer_id:
+        return _join_by_later_token(services, context, sink_id, read)
+    return _respond(sink_id, submit(services, context, sink_id, read))
 
 
 async def _give_token(services: "Services", request: SinkTransactionRequest) -> SinkTransactionResponse:
+    token = await _new_token(services)
+    return SinkTransactionResponse(token=token, transactional_id=sink_id_of(request.query_id), attempts=[])
+
+
+async def _new_token(services: "Services") -> int:
     try:
-        token = await services.producer_ids.new_token()
+        return await services.producer_ids.new_token()
     except DlogError as error:
         raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
-    return SinkTransactionResponse(token=token, transactional_id=sink_id_of(request.query_id), attempts=[])
+
+
+async def _join_by_later_token(
+    services: "Services", context: RequestContext, sink_id: str, join: SinkJoin
+) -> SinkTransactionResponse:
+    """The token is later than all that our image knows of: it is new, or made up."""
+    if join.token >= await _new_token(services):
+        raise InvalidRequestError(f"the token {join.token} was never given out: ask for one")
+    return await _respond(sink_id, submit(services, context, sink_id, join))
 
 
 def _read_request(request: SinkTransactionRequest) -> SinkRequest:

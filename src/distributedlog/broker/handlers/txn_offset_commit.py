@@ -88,6 +88,8 @@ def txn_offset_commit(
         try:
             for _, code in verified.take(verdicts):
                 raise make_group_error(code)
+            if verified.is_of_earlier_epoch(partition):
+                raise LoadInProgressError(f"{partition.key} is led anew since the transaction was verified")
             response = _commit(services, request, context)
         except DlogError as error:
             pending.set_exception(error)

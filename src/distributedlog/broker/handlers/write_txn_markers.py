@@ -14,6 +14,9 @@ answered when its marker is committed.
     a later coordinator is known      TRANSACTION_COORDINATOR_FENCED
     too few replicas in sync          NOT_ENOUGH_REPLICAS
 
+A marker that stands in the log ends the verifications of the transactions that it may be of
+(`replication.verifications`); one that was refused ends nothing.
+
 Errors of a group's coordinator are answered as NOT_LEADER_OR_FOLLOWER, as in Kafka: who sends markers knows
 leaders and no coordinators.
 
@@ -38,12 +41,11 @@ from distributedlog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
-    WritableTxnMarkerTopic,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from distributedlog.records.control import ControlType, EndMarker
+from distributedlog.records.control import ControlType, EndMarker, encode_end_marker_batch
 from distributedlog.replication.partition import Partition
 from distributedlog.statemachine import Producer, TransactionEnd
 
@@ -71,7 +73,7 @@ def write_txn_markers(
         markers=[
             WritableTxnMarkerResult(
                 producer_id=marker.producer_id,
-                topics=[writing.write_topic(marker, topic) for topic in marker.topics],
+                topics=writing.write_marker(marker),
             )
             for marker in request.markers
         ]
@@ -109,40 +111,52 @@ class _Writing:
         self._pending: PendingResponse | None = None
         self._response: WriteTxnMarkersResponse | None = None
 
-    def write_topic(
-        self, marker: WritableTxnMarker, topic: WritableTxnMarkerTopic
-    ) -> WritableTxnMarkerTopicResult:
-        results = []
-        for index in topic.partition_indexes:
-            result = WritableTxnMarkerPartitionResult(partition_index=index)
-            results.append(result)
-            try:
-                self._write(marker, topic.name, index, result)
-            except DlogError as error:
-                result.error_code = error.code
-        return WritableTxnMarkerTopicResult(name=topic.name, partitions=results)
+    def write_marker(self, marker: WritableTxnMarker) -> list[WritableTxnMarkerTopicResult]:
+        """Writes one marker to all of its partitions, which get the same bytes."""
+        producer = Producer(marker.producer_id, marker.producer_epoch)
+        kind = ControlType.COMMIT if marker.transaction_result else ControlType.ABORT
+        batch = encode_end_marker_batch(
+            EndMarker(kind, marker.coordinator_epoch),
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            timestamp_ms=self._now_ms,
+        )
+        topics = []
+        for topic in marker.topics:
+            results = []
+            for index in topic.partition_indexes:
+                result = WritableTxnMarkerPartitionResult(partition_index=index)
+                results.append(result)
+                try:
+                    self._write(marker, producer, batch, topic.name, result)
+                except DlogError as error:
+                    result.error_code = error.code
+            topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
+        return topics
 
     def _write(
-        self, marker: WritableTxnMarker, topic: str, index: int, result: WritableTxnMarkerPartitionResult
+        self,
+        marker: WritableTxnMarker,
+        producer: Producer,
+        batch: bytearray,
+        topic: str,
+        result: WritableTxnMarkerPartitionResult,
     ) -> None:
         if topic in INTERNAL_TOPICS and topic != OFFSETS_TOPIC:
             raise InvalidNameError(f"no transaction writes to {topic}")
-        partition = self._services.partitions.require(topic, index)
-        producer = Producer(marker.producer_id, marker.producer_epoch)
-        is_written = partition.is_marker_written(
-            *producer,
-            marker.coordinator_epoch,
-            has_bumped_epoch=marker.transaction_version >= EPOCH_BUMPED_SINCE,
-        )
-        if is_written:
+        partition = self._services.partitions.require(topic, result.partition_index)
+        has_bumped_epoch = marker.transaction_version >= EPOCH_BUMPED_SINCE
+        if partition.is_marker_written(
+            *producer, marker.coordinator_epoch, has_bumped_epoch=has_bumped_epoch
+        ):
             self._await(partition, partition.log_end_offset, result)
         elif topic == OFFSETS_TOPIC:
             end = TransactionEnd(producer, marker.transaction_result, marker.coordinator_epoch)
             self._end_for_groups(partition, end, result)
         else:
-            kind = ControlType.COMMIT if marker.transaction_result else ControlType.ABORT
-            end_marker = EndMarker(kind, marker.coordinator_epoch)
-            self._await(partition, partition.append_marker(end_marker, *producer, self._now_ms), result)
+            self._await(partition, partition.append_marker(batch, self._now_ms), result)
+        if not result.error_code:  # it stands in the log; what does not is refused by now
+            partition.verifications.end(*producer, has_bumped_epoch=has_bumped_epoch)
 
     def _await(self, partition: Partition, end_offset: int, result: WritableTxnMarkerPartitionResult) -> None:
         self._awaited.append((partition, end_offset))

@@ -7,15 +7,26 @@ and no handler.  Both times are of the monotonic clock (`Services.clock.monotoni
 from typing import Final, NamedTuple
 
 from distributedlog.broker.peers.authentication import BrokerIdentity, Verifier
+from distributedlog.model.errors import DlogError
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a listener without authentication, spelled as Kafka does."""
 
 
+class RefusedBatch(NamedTuple):
+    """A batch of an idempotent producer that was refused for a reason that passes."""
+
+    producer_epoch: int
+    base_sequence: int
+    error: type[DlogError]
+    """Not the error itself: with its traceback it would keep the request, and the frame."""
+    message: str
+
+
 class ConnectionSession:
     """What a connection has proved or said of itself, by requests that came over it."""
 
-    __slots__ = ("broker", "software_name", "verifier")
+    __slots__ = ("broker", "has_asked_isolated", "refused_batches", "software_name", "verifier")
 
     def __init__(self) -> None:
         self.verifier: Verifier | None = None
@@ -24,6 +35,10 @@ class ConnectionSession:
         """The broker at the other end; None for every client."""
         self.software_name = ""
         """The name that the client gave its software (ApiVersions 3 and up)."""
+        self.has_asked_isolated = False
+        """It has asked for brokers or leaders while this broker is isolated."""
+        self.refused_batches: dict[tuple[str, int, int], RefusedBatch] = {}
+        """The batch, by partition and producer, before which nothing of that producer is appended."""
 
 
 class RequestContext(NamedTuple):

@@ -72,12 +72,15 @@ SERVED: Final[Mapping[int, Served]] = {
     ApiKey.UPDATE_FEATURES: Served("update_features", 0, 2),
     ApiKey.DESCRIBE_CLUSTER: Served("describe_cluster", 0, 2),
     ApiKey.DESCRIBE_PRODUCERS: Served("describe_producers", 0, 0),
+    ApiKey.UNREGISTER_BROKER: Served("unregister_broker", 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: Served("describe_transactions", 0, 0),
     ApiKey.LIST_TRANSACTIONS: Served("list_transactions", 0, 2),
     ApiKey.LIST_CONFIG_RESOURCES: Served("list_config_resources", 0, 1),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Served("consumer_group_heartbeat", 0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Served("consumer_group_describe", 0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served("describe_topic_partitions", 0, 0),
+    ApiKey.ADD_RAFT_VOTER: Served("add_raft_voter", 0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: Served("remove_raft_voter", 0, 0),
     ApiKey.SINK_TRANSACTION: Served("sink_transaction", 0, 0),
 }
 """All that is served, by API key."""

@@ -1,1 +1,1 @@
-"""Quotas of clients, and what each request is charged against them."""
+"""Quotas of clients and what each request is charged against them; quotas of replication."""

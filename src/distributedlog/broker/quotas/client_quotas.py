@@ -62,9 +62,11 @@ Limits = Mapping[QuotaEntity, Mapping[str, float]]
 class Bucket:
     """What was used and has not drained yet."""
 
-    __slots__ = ("_since_ms", "_used")
+    __slots__ = ("_burst_ms", "_since_ms", "_used")
 
-    def __init__(self) -> None:
+    def __init__(self, burst_ms: int = BURST_MS) -> None:
+        """`burst_ms`: what drains in so long may be used at once."""
+        self._burst_ms = burst_ms
         self._used = 0.0
         self._since_ms = 0
 
@@ -76,7 +78,7 @@ class Bucket:
     def excess_ms(self, limit: float, now_ms: int) -> int:
         """Returns how long nothing more may be used; 0 or less: no time."""
         drains_ms = self._used * 1000 / limit - (now_ms - self._since_ms)
-        return int(min(drains_ms - BURST_MS, THROTTLE_MS_MAX))
+        return int(min(drains_ms - self._burst_ms, THROTTLE_MS_MAX))
 
 
 class Meter:

@@ -42,7 +42,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from distributedlog.broker.replicas.fetch_sessions import FetchPause
 from distributedlog.broker.replicas.idle_partitions import IdlePartition, IdlePartitions
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.ports.clock import Clock
@@ -135,7 +134,7 @@ class DelayedProduce(DelayedOperation):
 
 
 class DelayedFetch(DelayedOperation):
-    __slots__ = ("awaited", "bytes_wanted", "done", "is_paused", "pause", "seen")
+    __slots__ = ("awaited", "bytes_wanted", "done", "is_paused", "paused_until_ms", "seen")
 
     def __init__(
         self,
@@ -143,10 +142,10 @@ class DelayedFetch(DelayedOperation):
         awaited: Sequence[AwaitedData],
         bytes_wanted: int,
         done: Callable[[], None],
-        pause: FetchPause | None = None,
+        paused_until_ms: int | None = None,
     ) -> None:
         super().__init__(number)
-        self.pause = pause
+        self.paused_until_ms = paused_until_ms
         self.is_paused = False
         """There is something to send, and nobody waits for it."""
         self.awaited = {each.partition: each for each in awaited}
@@ -164,15 +163,10 @@ class DelayedFetch(DelayedOperation):
             self.bytes_wanted -= self.bytes_wanted if is_vague else max(1, now_bytes - seen_bytes)
         return self.bytes_wanted <= 0
 
-    def can_pause(self, partition: Partition, now_ms: int) -> bool:
-        """Returns whether what came to this partition may be sent later."""
-        pause = self.pause
-        return (
-            pause is not None
-            and now_ms < pause.until_ms
-            and self.bytes_wanted > -PAUSE_BYTES_MAX
-            and not pause.is_awaited(partition)
-        )
+    def can_pause(self, now_ms: int) -> bool:
+        """Returns whether what nobody waits for may be sent later."""
+        until_ms = self.paused_until_ms
+        return until_ms is not None and now_ms < until_ms and self.bytes_wanted > -PAUSE_BYTES_MAX
 
     def expire(self) -> None:
         self.done()
@@ -280,16 +274,16 @@ class Purgatory:
         max_wait_ms: int,
         done: Callable[[], None],
         *,
-        pause: FetchPause | None = None,
+        paused_until_ms: int | None = None,
         is_paused: bool = False,
     ) -> DelayedFetch | None:
         """Calls `done` once `bytes_wanted` more than now can be read, or something else has changed that the
         reader must see, or `max_wait_ms` are over.  Perhaps at once: nothing is delayed then.
 
-        A follower may have a `pause`; with `is_paused` there is something to send already.
+        A follower may pause until a time; with `is_paused` there is something to send already.
         """
         self._last_number += 1
-        operation = DelayedFetch(self._last_number, awaited, bytes_wanted, done, pause)
+        operation = DelayedFetch(self._last_number, awaited, bytes_wanted, done, paused_until_ms)
         is_due = (bytes_wanted <= 0 and not is_paused) or max_wait_ms <= 0
         if is_due or not self._has_room_for(operation):
             operation.is_done = True
@@ -360,7 +354,7 @@ class Purgatory:
         is_enough = operation.note_progress(partition)
         if not is_enough and not operation.is_paused:
             return
-        if operation.can_pause(partition, self._clock.monotonic_ms()):
+        if not partition.is_commit_awaited and operation.can_pause(self._clock.monotonic_ms()):
             self._pause(operation)
         else:
             self.release(operation)
@@ -368,9 +362,9 @@ class Purgatory:
     def _pause(self, operation: DelayedFetch) -> None:
         """Releases it when its pause is over, or at its deadline if that is earlier."""
         if not operation.is_paused:
-            assert operation.pause is not None
+            assert operation.paused_until_ms is not None
             operation.is_paused = True
-            number = -(-operation.pause.until_ms // BUCKET_MS)
+            number = -(-operation.paused_until_ms // BUCKET_MS)
             if number < operation.bucket:
                 self._leave_bucket(operation)
                 self._enter_bucket(operation, number)
@@ -412,11 +406,11 @@ class Purgatory:
                 self.release_soon(operation)
 
     def _tell_commit(self, waiting: Iterable[DelayedFetch], partition: Partition) -> None:
-        """Followers hear of a high watermark in the next turn; after their pause if nobody waited."""
+        """Followers hear of a high watermark in the next turn, or after their pause."""
         now_ms = self._clock.monotonic_ms()
         for operation in waiting:
             if not operation.is_done and operation.awaited[partition].is_follower:
-                if operation.can_pause(partition, now_ms):
+                if operation.can_pause(now_ms):
                     self._pause(operation)
                 else:
                     self.release_soon(operation)

@@ -23,7 +23,8 @@ belongs to one follower, or to a consumer, and to one version of Fetch; with ano
 
 A follower's session pauses for PAUSE_MS after a response with records: what is appended meanwhile, and nobody
 waits for, is sent when that is over, in one response and for one sync (decision 31).  Somebody waits for a
-partition until the follower was sent a high watermark that is not before the partition's awaited end.
+partition's records until they are committed.  Nobody waits for a follower to hear of its high watermark: that
+is sent with the next records, or when the pause is over, and the fetch that it would end is there for them.
 
 There is a bounded number of sessions, and of partitions in all of them together: beyond that a client gets
 no session, or loses the one that grew, and names all its partitions each time.  So does who names what is too
@@ -43,7 +44,6 @@ from distributedlog.model.config import INT32_MAX, MINUTE_MS
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TOPIC_NAME_LENGTH_MAX
 from distributedlog.ports.randomness import Randomness
-from distributedlog.replication.partition import Partition
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -78,15 +78,8 @@ class PartitionSummary(NamedTuple):
     """It names a preferred replica or a diverging epoch: sent whatever was sent before."""
     idle: IdlePartition | None = None
     """The partition, if it was read to its end and everything is committed."""
-    awaited_end_offset: int = 0
-    """The end up to which somebody waits until a leader's records are committed."""
-
-
-class FetchPause(NamedTuple):
-    """Until when a follower is sent nothing that nobody waits for, and who says what is awaited."""
-
-    until_ms: int
-    is_awaited: Callable[[Partition], bool]
+    is_awaited: bool = False
+    """Somebody waits until the leader's records are committed."""
 
 
 class SessionOutcome(NamedTuple):
@@ -320,17 +313,12 @@ class FetchSession:
                 self._set_idle(key, cached, summary.idle)
         return DelayedReading(active, has_news)
 
-    def is_awaited(self, partition: Partition) -> bool:
-        """Returns whether somebody waits for what this follower has yet to be sent of the partition."""
-        cached = self.partitions.get((partition.topic_id, partition.partition_id))
-        return cached is None or cached.high_watermark < partition.awaited_end_offset
-
     def can_pause(self, read: Iterable[tuple[PartitionKey, PartitionSummary]]) -> bool:
         for key, summary in read:
             cached = self.partitions.get(key)
             if cached is None or cached.log_start_offset != summary.log_start_offset:
                 return False
-            if cached.high_watermark < summary.awaited_end_offset:
+            if summary.is_awaited and summary.records_bytes > 0:
                 return False
         return True
 
@@ -379,12 +367,12 @@ class FetchContext:
         assert self._session is not None
         return self._session[0].rest(summaries)
 
-    def find_pause(self, now_ms: int) -> FetchPause | None:
-        """Returns the pause of a follower's session; None if it has none now."""
+    def find_pause(self, now_ms: int) -> int | None:
+        """Returns until when a follower is sent nothing that nobody waits for; None if it is sent all now."""
         session = self._session[0] if self._session is not None else None
         if session is None or not session.is_follower or now_ms >= session.paused_until_ms:
             return None
-        return FetchPause(session.paused_until_ms, session.is_awaited)
+        return session.paused_until_ms
 
     def can_pause(self, read: Iterable[tuple[PartitionKey, PartitionSummary]]) -> bool:
         """Returns whether a follower's response may be sent later: nobody waits for any of it."""

@@ -51,6 +51,12 @@ class _Sent(NamedTuple):
     growth: int
     """How many members the ISR has more than before."""
 
+    @property
+    def is_open(self) -> bool:
+        """The partition is still led here, and no image has settled the proposal."""
+        view = self.partition.view
+        return view is not None and view.proposal is self.proposal
+
 
 Ask = Callable[[Request, int, Done[Response]], None]
 
@@ -156,7 +162,13 @@ class IsrChanges:
             return None
         if view.proposal is not None:
             return view.proposal  # what became of it is not known
-        proposal = view.propose(partition.log_end_offset, now_ms, self._lag_ms_max, self._is_eligible)
+        proposal = view.propose(
+            partition.log_end_offset,
+            now_ms,
+            self._lag_ms_max,
+            self._is_eligible,
+            leader_start_offset=partition.log_start_offset,
+        )
         if proposal is not None:
             logger.info("the ISR of %s is to be %s instead of %s", partition.key, proposal.isr, partition.isr)
         return proposal
@@ -174,9 +186,10 @@ class IsrChanges:
         if outcome.error is not None:
             logger.warning("the ISR of %d partitions cannot be changed yet: %s", len(changes), outcome.error)
             now_ms = self._clock.monotonic_ms()
-            for each in changes:
-                self._unknown_until_ms[each.partition] = now_ms + 2 * self._timeout_ms
-            self._again_later([each.partition for each in changes])
+            open_ones = [each.partition for each in changes if each.is_open]
+            for partition in open_ones:
+                self._unknown_until_ms[partition] = now_ms + 2 * self._timeout_ms
+            self._again_later(open_ones)
         else:
             reply = outcome.value()
             assert isinstance(reply, AlterPartitionsReply)
@@ -186,13 +199,12 @@ class IsrChanges:
             self._send_soon()
 
     def _settle(self, sent: "_Sent", outcome: IsrOutcome) -> None:
-        partition, proposal = sent.partition, sent.proposal
+        partition = sent.partition
         if outcome.error is ErrorCode.NONE:
             self.shrinks += sent.growth < 0
             self.expands += sent.growth > 0
             return
-        view = partition.view
-        if view is None or view.proposal is not proposal:
+        if not sent.is_open:
             return  # the image has settled it
         logger.info("the ISR of %s stays as it is: %s", partition.key, outcome.error.name)
         if outcome.error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST):

@@ -1,7 +1,8 @@
 """Where a client that asked the wrong broker finds the leader, so that it need not ask for metadata first.
 
-A broker that has a replica knows the leader from it, as of the epoch it is in; else the image does.  The
-leader's address is given if it has one on the client's listener and is not fenced.
+A broker that has a replica knows the leader from it, as of the epoch it is in; else the image does.  One that
+is isolated knows nobody: what it knows may be over.  The leader's address is given if it has one on the
+client's listener and is not fenced.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,6 +59,8 @@ class Leaders:
         else:
             replica = partitions.get_by_id(topic, partition_id)
             known = image.topics.get(topic)
+        if replica is not None and replica.is_isolated:
+            return Leader(NO_NODE, NO_EPOCH)
         if replica is not None:
             return Leader(replica.leader_id, replica.leader_epoch)
         state = known.partitions.get(partition_id) if known is not None else None

@@ -6,7 +6,8 @@
 |                                                | producers beyond PRODUCERS_MAX are forgotten            |
 | `replica.high.watermark.checkpoint.interval.ms`| high watermarks                                         |
 | `log.flush.offset.checkpoint.interval.ms`      | recovery points, log starts, how far compaction is      |
-| `log.retention.check.interval.ms`              | retention, and producers that have expired              |
+| `log.retention.check.interval.ms`              | retention, and producers that have expired, where we    |
+|                                                | lead: followers remember whom their leader remembers    |
 | `log.cleaner.backoff.ms`                       | compaction, one log at a time, in the child process,    |
 |                                                | unless `log.cleaner.enable` is off                      |
 | ten seconds                                    | files deleted a while ago, strays kept for long enough  |
@@ -268,19 +269,22 @@ class LogMaintenance:
     def checkpoint_starts(self, written: Written | None = None) -> None:
         """Checkpoints the log start offsets; `written` is called when they are durable."""
         moved = self._moved_starts()
+        logs = self._store.logs
+        truncations = {logs[key]: logs[key].truncations for key in moved if key in logs}
 
         def done(error: BaseException | None) -> None:
             if error is None:
-                self._note_starts(moved)
+                self._note_starts(moved, truncations)
             if written is not None:
                 written(error)
 
         self._starts.write(moved, done)
 
-    def _note_starts(self, stored: dict[TopicPartition, int]) -> None:
+    def _note_starts(self, stored: dict[TopicPartition, int], truncations: dict[PartitionLog, int]) -> None:
+        """Tells partitions what is stored, unless their logs were truncated meanwhile: that took it back."""
         for key, offset in stored.items():
             partition = self._partitions.get(key.topic, key.partition)
-            if partition is not None:
+            if partition is not None and truncations.get(partition.log) == partition.log.truncations:
                 partition.note_start_stored(offset)
 
     def _moved_starts(self) -> dict[TopicPartition, int]:
@@ -352,30 +356,37 @@ class LogMaintenance:
         for name in self._store.strays.remove_expired(self._clock.wall_ms(), self._stray_retention_ms):
             _logger.warning("the stray %s was kept for long enough, and is deleted", name)
 
-    def _visit_logs(self, name: str, visit: Callable[[PartitionLog, int], None], now_ms: int) -> None:
+    def _visit_logs(
+        self, name: str, visit: Callable[[TopicPartition, PartitionLog, int], None], now_ms: int
+    ) -> None:
         """Visits each log once, in slices; not again before all were visited."""
         if name in self._visiting:
             return
         self._visiting.add(name)
         self._in_slices(name, self._visits(name, visit, now_ms), partial(self._visited, name, visit))
 
-    def _visits(self, name: str, visit: Callable[[PartitionLog, int], None], now_ms: int) -> Iterator[None]:
+    def _visits(
+        self, name: str, visit: Callable[[TopicPartition, PartitionLog, int], None], now_ms: int
+    ) -> Iterator[None]:
         for key, log in list(self._store.logs.items()):
             if (
                 not log.is_closed
-                and not self._attempt(f"{name} of {key}", partial(visit, log, now_ms))
+                and not self._attempt(f"{name} of {key}", partial(visit, key, log, now_ms))
                 and visit == self._retain
             ):
                 self._counts.retention_failed()
             yield
 
-    def _visited(self, name: str, visit: Callable[[PartitionLog, int], None]) -> None:
+    def _visited(self, name: str, visit: Callable[[TopicPartition, PartitionLog, int], None]) -> None:
         self._visiting.discard(name)
         if visit == self._retain:
             self._counts.retention_ended(self._clock.monotonic_ms())
 
-    def _retain(self, log: PartitionLog, now_ms: int) -> None:
-        log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
+    def _retain(self, key: TopicPartition, log: PartitionLog, now_ms: int) -> None:
+        partition = self._partitions.get(key.topic, key.partition)
+        if partition is not None and partition.is_leader:
+            # By a clock that does not jump: a retry after that would be appended twice.
+            log.producers.expire(self._clock.monotonic_ms(), log.config.producer_id_expiration_ms)
         self._counts.retained(enforce_retention(log, now_ms))
 
     # --- compaction ----------------------------------------------------------------------------
@@ -462,5 +473,5 @@ def _note(points: dict[TopicPartition, int], key: TopicPartition, log: Partition
     points[key] = log.checkpoint()
 
 
-def _remove_deleted_files(log: PartitionLog, now_ms: int) -> None:
+def _remove_deleted_files(_: TopicPartition, log: PartitionLog, now_ms: int) -> None:
     log.remove_deleted_files(now_ms)

@@ -68,7 +68,8 @@ from distributedlog.storage.files import OPEN_FILES_MAX
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import RecoveryReport
 from distributedlog.storage.store import LogStore
-from distributedlog.storage.sync import SyncRounds
+from distributedlog.storage.syncs.opening import RunAll, run_in_turn
+from distributedlog.storage.syncs.rounds import SyncRounds
 
 T = TypeVar("T")
 
@@ -140,14 +141,14 @@ class PartitionSet:
         open_files_max: int = OPEN_FILES_MAX,
         maker: Executor | None = None,
         syncer: RoundExecutor | None = None,
+        run_all: RunAll = run_in_turn,
     ) -> "PartitionSet":
-        """Recovers every log of the data directory; blocks so long.
+        """Recovers every log of the data directory; blocks so long.  `run_all` runs the syncs of that.
 
         `executor` calls back on the data loop (`PostingExecutor`), and so does `maker`, which makes the files
-        of new logs; without one they are made at once.  `syncer` runs the rounds of syncs; without one
-        they are work of `executor`.  `on_failure`: the directory is out of
-        use, and with it this broker.  `image`, of any age, is only asked for the topics' settings: recovery
-        knows then in which logs gaps are right.
+        of new logs; without one they are made at once.  `syncer` runs the rounds of syncs; without one they
+        are work of `executor`.  `on_failure`: the directory is out of use, and with it this broker.  `image`,
+        of any age, is only asked for the topics' settings: recovery knows then in which logs gaps are right.
         """
         opened: list[PartitionSet] = []
         known = image or MetadataImage()
@@ -167,6 +168,7 @@ class PartitionSet:
             open_files_max=open_files_max,
             on_failure=failed,
             without_unopened=True,
+            run_all=run_all,
         )
         forget_guessed_high_watermarks(store)
         partitions = cls(
@@ -180,15 +182,9 @@ class PartitionSet:
             syncer=syncer,
         )
         opened.append(partitions)
-        partitions._log_damage()
+        for line in store.losses():
+            _logger.error("%s", line)
         return partitions
-
-    def _log_damage(self) -> None:
-        for key, report in self.store.reports.items():
-            for damage in report.damage:
-                _logger.error("%s: %s", key, damage)
-            if report.lost_synced_offsets:
-                _logger.error("%s: the last %d synced offsets are gone", key, report.lost_synced_offsets)
 
     def start(self) -> None:
         """Begins the maintenance: retention, compaction, checkpoints, syncs that are due."""
@@ -359,6 +355,7 @@ class PartitionSet:
                 isr=state.isr,
                 now_ms=self._clock.monotonic_ms(),
                 adding=state.adding,
+                elr=state.elr,
             )
         else:
             partition.become_follower(

@@ -9,13 +9,18 @@ first of them is.
 | what the leader responds                     | what is done                                                |
 |----------------------------------------------|-------------------------------------------------------------|
 | records                                      | appended as they are; fetched on from when they are stored  |
-| a diverging epoch                            | truncated by it (`replication/following`), fetched again    |
+| a diverging epoch                            | truncated by it (`replication/following`), fetched again;   |
+|                                              | anew from the leader's start if nothing above that is left  |
 | OFFSET_OUT_OF_RANGE                          | the leader is asked for its start and end: what is behind   |
 |                                              | its end is truncated; if its start is behind our end, the   |
 |                                              | log begins anew there                                       |
 | STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_…  | connected, and so proved, anew                              |
 | records with a wrong checksum                | fetched again, with word of it (`healing.CORRUPT_TAG`)      |
 | any other error                              | tried again, later each time; a new image settles most      |
+
+Partitions that are throttled (KIP-73, `quotas/replication_quotas`) are left out of fetches while this broker
+has fetched more than it may, as long as their replica here is not in sync: it is in no ISR that this broker
+knows of, and the leader had more that is committed than it, as of the last response.
 
 What fails here fails one partition: it is tried again later, except that a failed disk takes the broker out
 of use (`PartitionSet`).
@@ -67,8 +72,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TURN_BYTES: Final = 1024 * 1024
-TURN_TRUNCATIONS: Final = 4
-"""How many logs are truncated in one turn of the loop; each takes a few syncs."""
+"""How much is appended in one turn of the loop, if not a single batch is larger."""
+TURN_TRUNCATIONS: Final = 16
+"""How many logs are truncated in one turn of the loop; they are synced beside it."""
 RECONNECT_MS: Final = 50
 RECONNECT_MS_MAX: Final = 1_000
 COMPLAINT: Final = ((CORRUPT_TAG, b""),)
@@ -95,6 +101,9 @@ class ReplicaFetcher:
         self._searching: set[asyncio.Task[None]] = set()
         self._corrupt: set[ReplicaKey] = set()
         """The partitions of which the leader sent what is corrupt: it is told with the next fetch."""
+        self._caught_up: set[ReplicaKey] = set()
+        """The partitions that had all that was committed, as of their last response."""
+        self._throttled_until_ms = 0
         self._armed_ms: int | None = None
         self._is_send_posted = False
         self._is_applying = False
@@ -112,7 +121,11 @@ class ReplicaFetcher:
         self._partitions[key] = partition
         position = self._core.position(key)
         if position is not None and position.leader_epoch == partition.leader_epoch:
+            if not self._is_throttled(key, partition):  # it has joined the ISR
+                self._core.end_throttle(key)
+                self._send_soon()
             return  # another ISR, or another setting: nothing that it is fetched by
+        self._caught_up.discard(key)
         self._fetch_on(key, partition)
 
     def unfollow(self, partition: Partition) -> None:
@@ -120,6 +133,7 @@ class ReplicaFetcher:
         if self._partitions.get(key) is partition:
             del self._partitions[key]
             self._corrupt.discard(key)
+            self._caught_up.discard(key)
             self._core.unfollow(key)
             self._send_soon()
 
@@ -137,6 +151,35 @@ class ReplicaFetcher:
             self._core.hold(key)
         else:
             self._core.follow(key, position)
+            is_over = self._throttled_until_ms > self._fetchers.clock.monotonic_ms()
+            if is_over and self._is_throttled(key, partition):
+                self._core.throttle(key, self._throttled_until_ms)
+        self._send_soon()
+
+    # --- throttles -----------------------------------------------------------------------------
+
+    def _is_throttled(self, key: ReplicaKey, partition: Partition) -> bool:
+        return (
+            self._fetchers.quota.is_throttled(partition.topic, partition.partition_id)
+            and self._fetchers.node_id not in partition.isr
+            and key not in self._caught_up
+        )
+
+    def _throttle_all(self, now_ms: int) -> None:
+        """Leaves throttled partitions out while the limit is exceeded.  Once for each time that it is, and
+        otherwise where one is about to be fetched again."""
+        wait_ms = self._fetchers.quota.wait_ms(now_ms)
+        if wait_ms and now_ms + wait_ms > self._throttled_until_ms:
+            self._throttled_until_ms = now_ms + wait_ms
+            for key, partition in self._partitions.items():
+                if key in self._core and self._is_throttled(key, partition):
+                    self._core.throttle(key, self._throttled_until_ms)
+
+    def throttles_changed(self) -> None:
+        """Another limit, or other partitions: all are looked at anew."""
+        self._throttled_until_ms = 0
+        for key in self._partitions:
+            self._core.end_throttle(key)
         self._send_soon()
 
     def close(self) -> None:
@@ -164,7 +207,9 @@ class ReplicaFetcher:
             if self._partitions and self._connecting is None:
                 self._connecting = asyncio.ensure_future(self._connect())
             return
-        plan = self._core.next_request(self._fetchers.clock.monotonic_ms())
+        now_ms = self._fetchers.clock.monotonic_ms()
+        self._throttle_all(now_ms)
+        plan = self._core.next_request(now_ms)
         if plan is not None:
             self._send(connection, plan)
         retry_ms = self._core.next_retry_ms()
@@ -313,11 +358,16 @@ class ReplicaFetcher:
             return
         size = 0
         try:
-            while self._responses and size < TURN_BYTES:
-                response = self._responses.popleft()
+            while self._responses:
+                response = self._responses[0]
                 partition = self._partitions.get(response.key)
-                if partition is not None and self._core.is_response_current(response.plan, response.key):
-                    size += _weigh(response.data)
+                is_current = self._core.is_response_current(response.plan, response.key)
+                weight = _weigh(response.data) if partition is not None and is_current else 0
+                if size and size + weight > TURN_BYTES:
+                    break
+                del self._responses[0]
+                size += weight
+                if partition is not None and is_current:
                     self._apply(response, partition)
         finally:  # a defect that shows in one partition must not end the fetches of all
             self._is_applying = bool(self._responses)
@@ -338,6 +388,7 @@ class ReplicaFetcher:
             elif data.diverging_epoch is not None:
                 end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
                 self._truncate(partition, end)
+                self._drop_deleted(partition, data.log_start_offset)
                 self._fetch_on(key, partition)
             else:
                 self._append(key, partition, data)
@@ -352,20 +403,25 @@ class ReplicaFetcher:
         position = self._core.position(key)
         assert position is not None
         now_ms = self._fetchers.clock.wall_ms()
-        records = data.records
+        records, start_before = data.records, partition.log_start_offset
         if records:
+            if self._is_throttled(key, partition):
+                self._fetchers.quota.record(len(records), self._fetchers.clock.monotonic_ms())
             partition.append_as_follower(
                 records,  # type: ignore[arg-type]  # a view of the frame it came in
                 leader_epoch=position.leader_epoch,
                 leader_high_watermark=data.high_watermark,
+                leader_log_start=data.log_start_offset,
                 now_ms=now_ms,
             )
             self._fetchers.counts.appended_bytes += len(records)
             self._corrupt.discard(key)
         else:
-            partition.follow_high_watermark(data.high_watermark)
-        start_before = partition.log_start_offset
-        partition.follow_log_start(data.log_start_offset, now_ms)
+            partition.follow_watermarks(data.high_watermark, data.log_start_offset, now_ms)
+        if partition.log_end_offset >= data.high_watermark:
+            self._caught_up.add(key)
+        else:
+            self._caught_up.discard(key)
         if records or partition.log_start_offset > start_before:
             self._fetch_on(key, partition)
         else:
@@ -377,6 +433,13 @@ class ReplicaFetcher:
             leader_end, leader_epoch=partition.leader_epoch, now_ms=self._fetchers.clock.wall_ms()
         )
         self._count_truncation(partition, end_before, before)
+
+    def _drop_deleted(self, partition: Partition, leader_start: int) -> None:
+        """Begins anew where a truncation has left nothing that the leader still has.  Of which epochs its
+        deleted records were a leader does not know: what is left here may be of others."""
+        if partition.log_start_offset < partition.log_end_offset <= leader_start:
+            now_ms = self._fetchers.clock.wall_ms()
+            partition.restart_at(leader_start, leader_epoch=partition.leader_epoch, now_ms=now_ms)
 
     def _count_truncation(self, partition: Partition, end_before: int, high_watermark_before: int) -> None:
         counts = self._fetchers.counts

@@ -11,6 +11,7 @@ What it takes to fetch is imported when something is followed: a broker without 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from distributedlog.broker.quotas.replication_quotas import ReplicationQuota
 from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.clock import Clock
 from distributedlog.ports.scheduler import Scheduler
@@ -72,8 +73,11 @@ class ReplicaFetcherManager:
         scheduler: Scheduler,
         limits: FetchLimits,
         lower_checkpoints: LowerCheckpoints = lambda ends: None,
+        quota: ReplicationQuota | None = None,
     ) -> None:
-        """`lower_checkpoints` is told where logs are about to end, those of one response at once."""
+        """`lower_checkpoints` is told where logs are about to end, those of one response at once.  `quota` is
+        the follower's throttle."""
+        self.quota = quota or ReplicationQuota()
         self.node_id = node_id
         self.broker_epoch = broker_epoch
         self.connect = connect
@@ -122,6 +126,11 @@ class ReplicaFetcherManager:
             del self._by_leader[leader_id]
             fetcher.close()
 
+    def throttles_changed(self) -> None:
+        """The throttle has another limit, or is of other partitions."""
+        for fetcher in self._by_leader.values():
+            fetcher.throttles_changed()
+
     def _end_stored(self, partition: Partition) -> None:
         leader_id = self._leader_of.get(partition)
         if leader_id is not None:
@@ -132,3 +141,4 @@ class ReplicaFetcherManager:
         for fetcher in self._by_leader.values():
             fetcher.close()
         self._by_leader.clear()
+        self._leader_of.clear()

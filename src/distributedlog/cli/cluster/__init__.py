@@ -26,6 +26,11 @@ group = LazyGroup(
         "config": (f"{_HERE}.config:group", "Settings of all brokers, or of one."),
         "quotas": (f"{_HERE}.quotas:group", "How much clients may do."),
         "reassign": (f"{_HERE}.reassign:reassign", "Move partitions to other brokers."),
+        "balance": (f"{_HERE}.balance:balance", "Share the load evenly among the brokers."),
+        "drain": (f"{_HERE}.drain:drain", "Move all replicas off one broker."),
+        "restart": (f"{_HERE}.restart:restart", "Restart brokers one at a time."),
+        "voters": (f"{_HERE}.voters:group", "Who votes on the metadata; add and remove."),
+        "unregister": (f"{_HERE}.unregister:unregister", "Forget a broker that is gone for good."),
         "adopt": (f"{_HERE}.adopt:adopt", "Take over the topics of a stopped Kafka broker."),
     },
 )

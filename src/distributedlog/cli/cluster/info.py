@@ -1,7 +1,8 @@
 """`dlog cluster info`: what a cluster is made of.  What its brokers do not serve is left out, no error."""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import click
 
@@ -13,7 +14,7 @@ from distributedlog.client.admin.log_dirs import LogDirView
 from distributedlog.client.view import ClusterView, TopicView
 from distributedlog.model.errors import DlogError
 
-COLUMNS = columns("broker>6 address<24 rack<8 controller<10 leads>6 replicas>8 size>10")
+COLUMNS = columns("broker>6 address<24 host<16 rack<8 controller<10 leads>6 replicas>8 size>10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class ClusterFacts:
     directories: dict[int, tuple[LogDirView, ...] | DlogError]
     fenced: tuple[int, ...] = ()
     """The brokers that are registered and take no part."""
+    hosts: Mapping[int, str] = field(default_factory=dict)
+    """The machine each living broker runs on, where it is told."""
 
     @property
     def partition_count(self) -> int:
@@ -46,7 +49,9 @@ async def gather_facts(admin: Admin) -> ClusterFacts:
     if isinstance(quorum, BaseException) and not isinstance(quorum, DlogError):
         raise quorum
     directories = await admin.describe_log_dirs()
-    return ClusterFacts(view, topics, features, quorum, directories, await admin.list_fenced_brokers())
+    fenced = await admin.list_fenced_brokers()
+    hosts = await admin.list_broker_hosts()
+    return ClusterFacts(view, topics, features, quorum, directories, fenced, hosts)
 
 
 @click.command()
@@ -105,6 +110,7 @@ def _print_json(facts: ClusterFacts) -> None:
                 "type": "broker",
                 "broker": node_id,
                 "address": str(broker.address),
+                "host": facts.hosts.get(node_id),
                 "rack": broker.rack,
                 "controller": _role(facts, node_id),
                 "leads": _led_by(facts, node_id),
@@ -147,6 +153,7 @@ def _print_table(facts: ClusterFacts) -> None:
         table.row(
             node_id,
             broker.address,
+            facts.hosts.get(node_id),
             broker.rack,
             _role(facts, node_id),
             _led_by(facts, node_id),

@@ -120,8 +120,8 @@ def find_internal_topic_problems(view: ClusterView, topics: tuple[TopicView, ...
                 "few_replicas",
                 topic.name,
                 f"has partitions with {fewest} replica(s), and there are {len(view.brokers)} brokers",
-                "groups and transactions on them stop with their broker; a topic keeps the replicas it was "
-                "created with",
+                "groups and transactions on them stop with their broker; set "
+                "internal.topics.grow.enable=true, and the controller gives them more",
             )
 
 
@@ -236,7 +236,8 @@ def find_quorum_problems(quorum: QuorumView | DlogError) -> Iterator[Problem]:
                 f"voter {voter.node_id}",
                 why,
                 "see whether it runs, and has its directory: without a majority of the voters nothing can "
-                "be changed",
+                "be changed; one that lost its disk is formatted with --no-initial-controllers, removed from "
+                "the voters and added again",
             )
 
 

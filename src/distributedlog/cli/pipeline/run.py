@@ -4,7 +4,7 @@
 |-----------|----------------------------------------------------------------------------------|
 | 0         | the run completed; with `--every`, it was stopped and its last run had completed |
 | 1         | the run failed; with `--every`, the last one, or too many in a row; no project   |
-| 2         | wrong usage, or the project's settings are wrong                                 |
+| 2         | wrong usage, an unknown table, or the project's settings are wrong               |
 | 3         | no cluster, no Java, Spark did not start, another process runs this project      |
 
 With `--every` the reason of each failed run is told on stderr as it ends.
@@ -96,8 +96,10 @@ def run(
     from distributedlog.model.errors import BrokerUnreachableError
     from distributedlog.pipelines.project import find_project
     from distributedlog.pipelines.runner import Runner, run_loop
+    from distributedlog.pipelines.written_names import check_tables
 
     project = find_project(where)
+    check_tables(project, full_refresh)
     show = _Lines(output, tells_failures=every_seconds is not None)
     stopping = threading.Event()
     runner = Runner(

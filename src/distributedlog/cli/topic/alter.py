@@ -1,21 +1,27 @@
-"""`dlog topic alter`: more partitions, other settings.
+"""`dlog topic alter`: more partitions, other settings, another number of replicas.
 
-Settings are changed first: if they are refused, there are no new partitions either.  With --dry-run the
-cluster only says whether it would; both are asked then, whatever becomes of the first.
+Settings are changed first: if they are refused, there are no new partitions either, and no moves.  Replicas
+come last, so that new partitions, which are made with as many as the others have, get theirs too.  With
+--dry-run the cluster only says whether it would; all are asked then, whatever becomes of the first.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import click
 
+from distributedlog.cli.cluster.reassign import throttle_option
 from distributedlog.cli.output import output_option, print_json, print_line, warn
 from distributedlog.cli.session import cluster_options, run
 from distributedlog.cli.topic.create import Setting
+from distributedlog.cli.topic.replication_factor import CHANGED, NOTHING, change_factor, make_factor_plan
 from distributedlog.client.admin.admin import Admin
 from distributedlog.client.admin.configs import ConfigEntry, edits, of_topic
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import check_topic_name
 from distributedlog.model.suggestions import did_you_mean
+
+FACTOR_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,14 @@ class Change:
     "-p", "--partitions", type=click.IntRange(1), metavar="N", help="How many it shall have in all."
 )
 @click.option(
+    "--replication-factor",
+    type=click.IntRange(1, FACTOR_MAX),
+    metavar="N",
+    help="How many replicas each partition shall have; they are moved to where there is room.",
+)
+@throttle_option
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until replicas have arrived.")
+@click.option(
     "--set",
     "to_set",
     type=Setting(),
@@ -50,6 +64,9 @@ class Change:
 def alter(
     topic: str,
     partitions: int | None,
+    replication_factor: int | None,
+    throttle_rate: int | None,
+    wait: bool,
     to_set: tuple[tuple[str, str], ...],
     to_unset: tuple[str, ...],
     dry_run: bool,
@@ -57,22 +74,26 @@ def alter(
     timeout_seconds: float,
     output: str,
 ) -> int:
-    """Change settings of a topic, or give it more partitions.  Partitions cannot be taken away.
+    """Change settings of a topic, or give it more partitions, or other numbers of replicas.  Partitions
+    cannot be taken away.  Replicas are added on other hosts and racks where there are any; it goes on if the
+    command is ended, and `dlog cluster reassign` shows it.
 
     \b
     dlog topic alter orders --set retention.ms=3600000 --unset cleanup.policy
     dlog topic alter orders --partitions 12 --dry-run
+    dlog topic alter orders --replication-factor 3 --throttle 10000000
     """
     check_topic_name(topic)
     wanted = dict(to_set)
     if both := sorted(wanted.keys() & set(to_unset)):
         raise click.UsageError(f"{both[0]} is both set and unset: take one")
-    if partitions is None and not wanted and not to_unset:
-        raise click.UsageError("nothing to change: say --partitions, --set or --unset")
+    if throttle_rate is not None and replication_factor is None:
+        raise click.UsageError("--throttle is of moves: say --replication-factor with it")
+    if partitions is None and replication_factor is None and not wanted and not to_unset:
+        raise click.UsageError("nothing to change: say --partitions, --replication-factor, --set or --unset")
 
-    async def work(admin: Admin) -> None:
-        before = await admin.describe_topics([topic])
-        count = len(before[0].partitions)
+    async def work(admin: Admin) -> int:
+        count = len((await admin.describe_topics([topic]))[0].partitions)
         changes = []
         failures: list[DlogError] = []
         if wanted or to_unset:
@@ -89,9 +110,22 @@ def alter(
             failures += [error for error in made.values() if error is not None]
         if failures:
             raise failures[0]
-        _show(topic, changes, output, dry_run=dry_run)
+        plan = NOTHING
+        if replication_factor is not None:
+            plan = await make_factor_plan(admin, topic, replication_factor)
+        replicas = [Change(CHANGED, plan.spell_before(), str(replication_factor))] if plan.moves else []
+        if dry_run:
+            changes += replicas
+        if changes or not replicas:
+            _show(topic, changes, output, dry_run=dry_run)
         if partitions is not None and partitions > count and not dry_run:
             warn("keys may go to other partitions from now on: what was written before stays where it is")
+        if not replicas or dry_run:
+            return 0
+        code = await change_factor(admin, plan, throttle_rate, wait=wait, is_json=output == "json")
+        if code == 0 and wait:
+            _show(topic, replicas, output, dry_run=False)
+        return code
 
     return run(bootstrap, timeout_seconds, work)
 

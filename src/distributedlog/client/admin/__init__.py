@@ -9,8 +9,7 @@ cluster        the quorum of controllers, features
 quotas         quotas of clients
 groups, group_offsets, group_lag   groups, their committed offsets, their lag
 changes        which failures of a change may be followed by another try
+
+Nothing is imported here: producers and consumers need only the committed offsets of groups, and are loaded
+sooner without the rest.
 """
-
-from distributedlog.client.admin.admin import Admin
-
-__all__ = ["Admin"]

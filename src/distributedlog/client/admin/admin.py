@@ -6,13 +6,14 @@
     config_admin    settings of topics, brokers and the cluster
     log_admin       log directories, sizes, producers
     cluster_admin   the quorum, features
+    voter_admin     voters added and removed
     quota_admin     quotas of clients
 
 Reads are tried again as long as that may help; of changes see `changes`.  What a broker does not serve
 (settings, sizes) is reported as None where that is said: older and smaller ones do not have it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -23,12 +24,14 @@ from distributedlog.client.admin import log_dirs as log_admin
 from distributedlog.client.admin import quotas as quota_admin
 from distributedlog.client.admin import reassignments as move_admin
 from distributedlog.client.admin import topics as topic_admin
+from distributedlog.client.admin import voters as voter_admin
 from distributedlog.client.admin.cluster import FeaturesView, QuorumView
 from distributedlog.client.admin.configs import ConfigEdit, ConfigEntry, ConfigOf, of_topic
 from distributedlog.client.admin.log_dirs import LogDirView, ProducerView
 from distributedlog.client.admin.quotas import QuotaChange, QuotaComponent, QuotaEntity
 from distributedlog.client.admin.reassignments import Reassignment
 from distributedlog.client.admin.topics import AS_CONFIGURED, CreatedTopic, NewTopic
+from distributedlog.client.admin.voters import VoterEndpoint
 from distributedlog.client.errors import error_from
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.offset_specs import EARLIEST, LATEST, Isolation, OffsetAndTimestamp
@@ -37,7 +40,7 @@ from distributedlog.client.options import ClientOptions
 from distributedlog.client.view import ClusterView, TopicView
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError, UnknownTopicError
-from distributedlog.model.ids import TopicPartition
+from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
 
 __all__ = ["AS_CONFIGURED", "Admin", "ConfigEntry", "CreatedTopic", "NewTopic", "OffsetRange", "Reassignment"]
 
@@ -80,8 +83,35 @@ class Admin:
         """Lists the brokers that are registered and take no part; none where brokers do not tell."""
         return await cluster_admin.list_fenced_brokers(self.cluster)
 
+    async def list_broker_hosts(self) -> dict[int, str]:
+        """Returns on which machine each living broker runs: two on one fail together."""
+        return await cluster_admin.list_broker_hosts(self.cluster)
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        """Has the controller forget a broker for good, alive or not, whatever it holds."""
+        await cluster_admin.unregister_broker(self.cluster, broker_id)
+
     async def describe_quorum(self) -> QuorumView:
         return await cluster_admin.describe_quorum(self.cluster)
+
+    async def add_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid = ZERO_UUID,
+        endpoints: Iterable[VoterEndpoint] = (),
+        *,
+        cluster_id: str | None = None,
+    ) -> None:
+        """Makes a controller a voter on the metadata, once it has caught up."""
+        await voter_admin.add_raft_voter(
+            self.cluster, voter_id, directory_id, endpoints, cluster_id=cluster_id
+        )
+
+    async def remove_raft_voter(
+        self, voter_id: int, directory_id: Uuid = ZERO_UUID, *, cluster_id: str | None = None
+    ) -> None:
+        """Takes a node out of the voters; one that leads hands over first."""
+        await voter_admin.remove_raft_voter(self.cluster, voter_id, directory_id, cluster_id=cluster_id)
 
     async def describe_features(self) -> FeaturesView:
         return await cluster_admin.describe_features(self.cluster)

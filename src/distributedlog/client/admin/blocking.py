@@ -3,7 +3,7 @@
 It has a loop in a thread of its own, and may be used by several threads.  After a fork it begins anew.
 """
 
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -14,12 +14,13 @@ from distributedlog.client.admin.log_dirs import LogDirView, ProducerView
 from distributedlog.client.admin.quotas import QuotaChange, QuotaComponent, QuotaEntity
 from distributedlog.client.admin.reassignments import Reassignment
 from distributedlog.client.admin.topics import CreatedTopic, NewTopic
+from distributedlog.client.admin.voters import VoterEndpoint
 from distributedlog.client.faces.loop_thread import LoopThread, left_behind
 from distributedlog.client.offset_specs import Isolation, OffsetAndTimestamp
 from distributedlog.client.options import ClientOptions
 from distributedlog.client.view import ClusterView, TopicView
 from distributedlog.model.errors import DlogError
-from distributedlog.model.ids import TopicPartition
+from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
 
 T = TypeVar("T")
 
@@ -133,8 +134,32 @@ class BlockingAdmin:
     def list_config_resources(self, kinds: Collection[int] = ()) -> tuple[ConfigOf, ...]:
         return self._run(self._admin.list_config_resources(kinds))
 
+    def list_fenced_brokers(self) -> tuple[int, ...]:
+        return self._run(self._admin.list_fenced_brokers())
+
+    def list_broker_hosts(self) -> dict[int, str]:
+        return self._run(self._admin.list_broker_hosts())
+
+    def unregister_broker(self, broker_id: int) -> None:
+        self._run(self._admin.unregister_broker(broker_id))
+
     def describe_quorum(self) -> QuorumView:
         return self._run(self._admin.describe_quorum())
+
+    def add_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid = ZERO_UUID,
+        endpoints: Iterable[VoterEndpoint] = (),
+        *,
+        cluster_id: str | None = None,
+    ) -> None:
+        self._run(self._admin.add_raft_voter(voter_id, directory_id, endpoints, cluster_id=cluster_id))
+
+    def remove_raft_voter(
+        self, voter_id: int, directory_id: Uuid = ZERO_UUID, *, cluster_id: str | None = None
+    ) -> None:
+        self._run(self._admin.remove_raft_voter(voter_id, directory_id, cluster_id=cluster_id))
 
     def describe_features(self) -> FeaturesView:
         return self._run(self._admin.describe_features())

@@ -1,6 +1,7 @@
 """Asking for changes: which failures of one may be followed by another try.
 
-A change is tried again only if nothing was done for sure: nobody was reached, or it was not the controller.
+A change is tried again only if nothing was done for sure: nobody was asked for it yet, or it was not the
+controller.
 After a lost connection or a timeout it is the caller who decides, because a second try would report its own
 first one as somebody else's.
 """
@@ -30,13 +31,21 @@ async def ask_controller(
     The request is expected to let the broker wait for as long as `request_timeout_ms` by itself.
     """
 
+    is_asked = False
+
     async def attempt() -> M:
+        nonlocal is_asked
+        is_asked = False
         connection = await cluster.controller()
+        is_asked = True
         reply = await cluster.call(connection, request, response, cluster.options.request_timeout_ms)
         _raise_if_not_controller(codes(reply))
         return reply
 
-    return await cluster.retrying(attempt, is_worth_waiting=nothing_was_done)
+    def is_worth_waiting(error: DlogError) -> bool:
+        return nothing_was_done(error) if is_asked else is_retriable(error)
+
+    return await cluster.retrying(attempt, is_worth_waiting=is_worth_waiting)
 
 
 def nothing_was_done(error: DlogError) -> bool:

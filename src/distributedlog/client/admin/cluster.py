@@ -1,7 +1,7 @@
 """The cluster as such: its quorum of controllers and its features."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from distributedlog.client.admin.changes import ask_controller
@@ -9,10 +9,12 @@ from distributedlog.client.errors import check_response, error_from
 from distributedlog.client.metadata import Cluster
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import UnsupportedVersionError
+from distributedlog.model.ids import ZERO_UUID, Uuid
 from distributedlog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from distributedlog.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
+    get_placement_host,
 )
 from distributedlog.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -20,6 +22,10 @@ from distributedlog.protocol.messages.describe_quorum import (
     PartitionRequest,
     ReplicaState,
     TopicRequest,
+)
+from distributedlog.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
 )
 from distributedlog.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -42,6 +48,8 @@ class QuorumReplica(NamedTuple):
     """The time at which the leader last heard of it; -1: unknown."""
     last_caught_up_ms: int = -1
     """The time at which it last had all that the leader had; -1: unknown, or never."""
+    directory_id: Uuid = ZERO_UUID
+    """Its data directory; zero: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +62,8 @@ class QuorumView:
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
     """Those that follow the log and have no vote."""
+    controllers: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    """Where controllers are reached, those that vote and those that could; empty if brokers do not tell."""
 
     def lag(self, replica: QuorumReplica) -> int:
         """Returns how many offsets it is behind the leader."""
@@ -78,6 +88,11 @@ async def describe_quorum(cluster: Cluster) -> QuorumView:
                 partition.high_watermark,
                 tuple(map(_replica, partition.current_voters)),
                 tuple(map(_replica, partition.observers)),
+                {
+                    each.node_id: (each.listeners[0].host, each.listeners[0].port)
+                    for each in response.nodes
+                    if each.listeners
+                },
             )
         raise error_from(ErrorCode.UNKNOWN_SERVER_ERROR, "the quorum: the answer says nothing of it")
 
@@ -99,9 +114,39 @@ async def list_fenced_brokers(cluster: Cluster) -> tuple[int, ...]:
     return await cluster.retrying(attempt)
 
 
+async def list_broker_hosts(cluster: Cluster) -> dict[int, str]:
+    """Returns on which machine each living broker runs, for all that is known; none where brokers do not
+    tell."""
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+
+    async def attempt() -> dict[int, str]:
+        try:
+            response = await cluster.call(await cluster.any_connection(), request, DescribeClusterResponse)
+        except UnsupportedVersionError:
+            return {}
+        check_response(response.error_code, "the cluster", response.error_message)
+        return {each.broker_id: get_placement_host(each) for each in response.brokers}
+
+    return await cluster.retrying(attempt)
+
+
+async def unregister_broker(cluster: Cluster, broker_id: int) -> None:
+    """Has the controller forget a broker for good; it does not look whether the broker lives or holds
+    replicas."""
+    request = UnregisterBrokerRequest(broker_id=broker_id)
+    response = await ask_controller(
+        cluster, request, UnregisterBrokerResponse, lambda response: [response.error_code]
+    )
+    check_response(response.error_code, f"broker {broker_id}", response.error_message)
+
+
 def _replica(state: ReplicaState) -> QuorumReplica:
     return QuorumReplica(
-        state.replica_id, state.log_end_offset, state.last_fetch_timestamp, state.last_caught_up_timestamp
+        state.replica_id,
+        state.log_end_offset,
+        state.last_fetch_timestamp,
+        state.last_caught_up_timestamp,
+        state.replica_directory_id,
     )
 
 

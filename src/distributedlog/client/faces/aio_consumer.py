@@ -22,7 +22,6 @@ no more is fetched while there are any.
 
 import asyncio
 import inspect
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
@@ -42,8 +41,8 @@ from distributedlog.client.faces.settings import (
     reset_of,
 )
 from distributedlog.client.fetcher import Fetched
-from distributedlog.client.groups.coordinator import GroupMember
-from distributedlog.client.groups.membership import Change, Membership
+from distributedlog.client.groups.members import Member, make_member
+from distributedlog.client.groups.membership import Change
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.offset_specs import EARLIEST, LATEST, AtTime
 from distributedlog.client.offsets import list_offsets, resolve
@@ -86,13 +85,13 @@ class Consumer:
         self._assigned = Assigned(
             self._cluster, fetch_options(settings), on_out_of_range=self._reset, tells_empty=True
         )
+        self._assigned.on_truncated = self._on_truncated
         self._isolation = fetch_options(settings).isolation
         self._prefetched = Prefetched(settings.get("key_deserializer"), settings.get("value_deserializer"))
         self._rows: list[Fetched] = []
         """What has come as rows and was not given out."""
         self._as_arrow: bool | None = None
-        self._member: GroupMember | None = None
-        self._pattern: re.Pattern[str] | None = None
+        self._member: Member | None = None
         self._partitions: set[TopicPartition] = set()
         self._unresolved: set[TopicPartition] = set()
         """Partitions of which it is not known where to begin."""
@@ -105,7 +104,6 @@ class Consumer:
         """What iteration has taken and not given out, the next one last."""
         self._given: ConsumerRecord | None = None
         self._commit_due_ms = self._cluster.clock.monotonic_ms() + self._commit_interval_ms
-        self._look_due_ms = 0
         self._callbacks: dict[str, OnPartitions | None] = {}
         self._counts = {"records": 0, "commits": 0, "commits_failed": 0}
         self._is_closed = False
@@ -144,14 +142,12 @@ class Consumer:
             raise ConfigError("subscribe to topics, or to a pattern")
         if self._member is None and self._partitions:
             raise InvalidRequestError("partitions were assigned: another consumer is needed to subscribe")
-        self._pattern = None if pattern is None else re.compile(pattern)
         self._callbacks = {"assigned": on_assigned, "revoked": on_revoked, "lost": on_lost}
         if self._member is None:
-            self._member = GroupMember(self._group_cluster, Membership(self._group, names))
+            self._member = make_member(self._group_cluster, self._group, names, pattern)
             self._member.on_attention = self._assigned.nudge
-        elif names:
-            self._member.membership.subscribe(names)
-        self._look_due_ms = 0
+        else:
+            self._member.subscribe(names, pattern)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads these partitions and no others, whatever the group's other members do."""
@@ -213,7 +209,15 @@ class Consumer:
         places = dict.fromkeys(partitions or self._partitions, AtTime(when))
         self._move(await resolve(self._cluster, places, self._isolation))
 
-    def _move(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def _on_truncated(self, partition: TopicPartition, offset: int) -> None:
+        """What was fetched and not given out may be of the log that is gone: it is fetched again."""
+        self._move({partition: min(offset, self._positions.get(partition, offset))})
+
+    def _move(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:
         self._prefetched.drop(offsets)
         self._rows = [each for each in self._rows if each.partition not in offsets]
         self._pending = [each for each in self._pending if TopicPartition(*each[:2]) not in offsets]
@@ -223,7 +227,7 @@ class Consumer:
         self._begun.update(offsets)
         self._positions.update(offsets)
         self._safe.update(offsets)
-        self._assigned.seek(offsets)
+        self._assigned.seek(offsets, epochs)
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
         for each in partitions:
@@ -358,7 +362,7 @@ class Consumer:
         member = self._member
         if member is not None:
             member.polled()
-            await self._look_around(member)
+            await member.look_around()
             await self._rebalance(member)
         elif not self._partitions:
             raise InvalidRequestError("nothing is assigned: subscribe to topics, or assign partitions")
@@ -367,7 +371,7 @@ class Consumer:
         if self._is_commit_due():
             await self._commit_by_itself()
 
-    async def _rebalance(self, member: GroupMember) -> None:
+    async def _rebalance(self, member: Member) -> None:
         """Takes a rebalance as far as it goes now.  Joining goes on between two polls; callbacks do not."""
         while member.needs_attention or self._joining is not None or self._changes:
             while self._changes:
@@ -387,19 +391,6 @@ class Consumer:
             change = joined.result()
             if change is not None:
                 self._changes.append(change)
-
-    async def _look_around(self, member: GroupMember) -> None:
-        """Now and then: topics that match the pattern, and partitions that were added."""
-        now_ms = self._cluster.clock.monotonic_ms()
-        if now_ms < self._look_due_ms:
-            return
-        if self._pattern is not None:
-            view = await self._group_cluster.retrying(lambda: self._group_cluster.refresh(None))
-            found = [each.name for each in view.topics.values() if not each.is_internal]
-            member.membership.subscribe([each for each in found if self._pattern.fullmatch(each)])
-        if self._look_due_ms:
-            await self._group_cluster.retrying(member.look_for_new_partitions)
-        self._look_due_ms = now_ms + self._cluster.options.metadata_age_ms_max
 
     async def _on_change(self, change: Change) -> None:
         if change.lost:
@@ -426,7 +417,9 @@ class Consumer:
         """Finds out where partitions begin: behind what was committed, where they have `begun`, or where the
         reset says."""
         wanted = set(self._unresolved)
-        committed = await self.committed(wanted) if self._group is not None else {}
+        found_committed = await self._fetch_committed(wanted) if self._group is not None else {}
+        committed = {each: at.offset for each, at in found_committed.items()}
+        epochs = {each: at.leader_epoch for each, at in found_committed.items()}
         offsets = {each: begun[each] for each in wanted & begun.keys()} | committed
         without = wanted - offsets.keys()
         if without and self._reset is None:
@@ -435,10 +428,10 @@ class Consumer:
                 "auto_offset_reset is none: seek, or commit an offset"
             )
         if without and self._reset is not None:
-            found = await list_offsets(self._cluster, dict.fromkeys(without, self._reset), self._isolation)
-            offsets.update((each, at.offset) for each, at in found.items())
+            places = dict.fromkeys(without, self._reset)
+            offsets.update(await resolve(self._cluster, places, self._isolation))
         self._committed.update(committed)
-        self._move({each: offset for each, offset in offsets.items() if each in self._unresolved})
+        self._move({each: at for each, at in offsets.items() if each in self._unresolved}, epochs)
 
     # --- offsets -------------------------------------------------------------------------------
 
@@ -462,7 +455,10 @@ class Consumer:
             raise ConfigError("committing needs a group_id")
         if offsets is None:
             offsets = self.positions()
-        wanted = {each: OffsetAndMetadata(offset) for each, offset in offsets.items()}
+        wanted = {
+            each: OffsetAndMetadata(offset, self._assigned.epoch_before(each, offset))
+            for each, offset in offsets.items()
+        }
         if self._member is not None:
             if any(each not in self._partitions for each in offsets):
                 raise GroupRebalancedError("a partition is not assigned to this consumer any more")
@@ -470,20 +466,26 @@ class Consumer:
         else:
             await GroupOffsets(self._group_cluster, self._group.group_id).commit(wanted)
         self._counts["commits"] += 1
-        self._committed.update((each, at) for each, at in offsets.items() if each in self._partitions)
+        told = {each: at for each, at in offsets.items() if each in self._partitions}
+        self._committed.update(told)
+        self._safe.update(told)  # what the program says is not taken back by what is committed by itself
 
     async def committed(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
         """The committed offsets of these, or of all that are assigned, as far as there are any."""
+        found = await self._fetch_committed(self._partitions if partitions is None else partitions)
+        return {each: at.offset for each, at in found.items()}
+
+    async def _fetch_committed(
+        self, wanted: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         if self._group is None:
             raise ConfigError("committed offsets are those of a group: group_id is missing")
-        wanted = self._partitions if partitions is None else partitions
         if not wanted:
             return {}
         offsets = GroupOffsets(self._group_cluster, self._group.group_id)
-        found = await offsets.fetch(wanted, require_stable=True)
-        return {each: at.offset for each, at in found.items()}
+        return await offsets.fetch(wanted, require_stable=True)
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that is given out."""
@@ -506,7 +508,7 @@ class Consumer:
             raise ConfigError("a consumer without a group_id has no group")
         if self._member is None:
             return GroupMetadata(self._group.group_id)
-        return GroupMetadata(self._group.group_id, *self._member.membership.identity)
+        return GroupMetadata(self._group.group_id, *self._member.identity)
 
     async def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each partition still has before its end."""
@@ -522,9 +524,15 @@ class Consumer:
         return {each: at.offset for each, at in found.items()}
 
     def metrics(self) -> dict[str, int]:
-        """Counts since the consumer was made."""
+        """Counts since the consumer was made, and how far it is behind what fetches have told."""
         rebalances = 0 if self._member is None else self._member.rebalances
-        return {**self._counts, "rebalances": rebalances, "partitions": len(self._partitions)}
+        return {
+            **self._counts,
+            **self._assigned.metrics.figures(self._positions),
+            "rebalances": rebalances,
+            "truncations": self._assigned.truncations,
+            "partitions": len(self._partitions),
+        }
 
     # --- the end -------------------------------------------------------------------------------
 

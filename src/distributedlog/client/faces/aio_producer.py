@@ -91,21 +91,24 @@ class Producer:
     async def _place_after_waiting(
         self, topic: str, record: Record, partition: int | None, size: int
     ) -> TopicPartition:
+        """What is known of the topic may be given up while there is no room: then it is learnt again."""
+        is_learning = False
         try:
             async with asyncio.timeout(self._max_block_ms / 1000):
-                await self._core.learn(topic)
+                while True:
+                    await self._core.wait_for_room()
+                    place = self._core.place_now(topic, record, partition, size)
+                    if place is not None:
+                        return place
+                    is_learning = True
+                    await self._core.learn(topic)
+                    is_learning = False
         except TimeoutError:
+            if not is_learning:
+                raise no_room(self._max_block_ms) from None
             raise RequestTimedOutError(
                 f"nothing was learnt of topic {topic!r} within {self._max_block_ms} ms"
             ) from None
-        try:
-            async with asyncio.timeout(self._max_block_ms / 1000):
-                await self._core.wait_for_room()
-        except TimeoutError:
-            raise no_room(self._max_block_ms) from None
-        place = self._core.place_now(topic, record, partition, size)
-        assert place is not None
-        return place
 
     async def send_and_wait(
         self,

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any, Final, Literal, TypedDict, TypeVar
 
 from distributedlog.client.fetcher import FetchOptions
-from distributedlog.client.groups.membership import GroupOptions
-from distributedlog.client.offset_specs import EARLIEST, LATEST, Isolation
+from distributedlog.client.groups.membership import CLASSIC, CONSUMER, GroupOptions
+from distributedlog.client.offset_specs import BEGINNING, END, Ago, Isolation, OffsetSpec
 from distributedlog.client.options import ClientOptions
 from distributedlog.client.partitioner import ChoosePartition, PartitionerName
 from distributedlog.client.producer import ACKS_ALL, ProducerOptions
 from distributedlog.model.errors import ConfigError, InvalidRecordError
+from distributedlog.model.iso_durations import duration_nanoseconds
 from distributedlog.model.suggestions import nearest
 from distributedlog.records.compression import Codec
 from distributedlog.records.layout import NO_TIMESTAMP
@@ -38,6 +39,13 @@ class ClientSettings(TypedDict, total=False):
     metadata_max_age_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    """How long a broker that could not be reached is not tried again: twice as long after each failure."""
+    reconnect_backoff_max_ms: int
+    metadata_recovery_strategy: Literal["rebootstrap", "none"]
+    """Whether `bootstrap` is asked again when no broker that is known can be reached (KIP-899)."""
+    metadata_recovery_rebootstrap_trigger_ms: int
+    """The time without new metadata after which that is done in any case (KIP-1102)."""
     wait_for_cluster: bool
     """Whether a cluster that was never reached is waited for; without it a wrong address is told at once."""
 
@@ -72,13 +80,18 @@ class ConsumerSettings(ClientSettings, total=False):
     """None: no group; partitions are assigned by the program, and nothing can be committed."""
     topics: Iterable[str]
     """What to subscribe to at once."""
+    group_protocol: Literal["classic", "consumer"]
+    """`consumer` (KIP-848): the coordinator assigns, and says how long sessions are."""
+    group_remote_assignor: str | None
+    """The coordinator's assignor to ask for, with `group_protocol="consumer"`: `uniform` or `range`."""
     group_instance_id: str | None
     session_timeout_ms: int
     heartbeat_interval_ms: int
     max_poll_interval_ms: int
     max_poll_records: int
     assignor: str | Sequence[str]
-    auto_offset_reset: Literal["earliest", "latest", "none"]
+    auto_offset_reset: str
+    """`earliest`, `latest`, `none`, or `by_duration:PT1H` (KIP-1106): the first record of the last hour."""
     enable_auto_commit: bool
     auto_commit_interval_ms: int
     isolation_level: Literal["read_uncommitted", "read_committed"]
@@ -100,6 +113,9 @@ _CLIENT: Final = {
     "metadata_max_age_ms": "metadata_age_ms_max",
     "retry_backoff_ms": "retry_pause_ms",
     "retry_backoff_max_ms": "retry_pause_ms_max",
+    "reconnect_backoff_ms": "reconnect_pause_ms",
+    "reconnect_backoff_max_ms": "reconnect_pause_ms_max",
+    "metadata_recovery_rebootstrap_trigger_ms": "rebootstrap_after_ms",
     "wait_for_cluster": "waits_for_first_contact",
 }
 _PRODUCER: Final = {
@@ -124,7 +140,11 @@ def check_names(settings: Mapping[str, Any], known: Iterable[str], whose: str) -
 
 
 def client_options(settings: Mapping[str, Any]) -> ClientOptions:
-    return ClientOptions(**{ours: settings[name] for name, ours in _CLIENT.items() if name in settings})
+    given = {ours: settings[name] for name, ours in _CLIENT.items() if name in settings}
+    strategy = settings.get("metadata_recovery_strategy", "rebootstrap")
+    if strategy not in ("rebootstrap", "none"):
+        raise ConfigError(f"there is no metadata_recovery_strategy {strategy!r}: rebootstrap or none")
+    return ClientOptions(rebootstraps=strategy == "rebootstrap", **given)
 
 
 def producer_options(settings: Mapping[str, Any]) -> ProducerOptions:
@@ -146,6 +166,9 @@ def producer_options(settings: Mapping[str, Any]) -> ProducerOptions:
 
 
 _GROUP: Final = {
+    "group_protocol": "protocol",
+    "group_remote_assignor": "remote_assignor",
+    "client_rack": "rack",
     "group_instance_id": "instance_id",
     "session_timeout_ms": "session_timeout_ms",
     "heartbeat_interval_ms": "heartbeat_interval_ms",
@@ -158,10 +181,12 @@ _FETCH: Final = {
     "max_partition_fetch_bytes": "partition_bytes_max",
     "client_rack": "rack",
 }
-RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+RESETS: Final[Mapping[str, OffsetSpec | None]] = {"earliest": BEGINNING, "latest": END, "none": None}
+BY_DURATION: Final = "by_duration:"
 
 
 def group_options(settings: Mapping[str, Any]) -> GroupOptions | None:
+    _check_protocol(settings)
     group_id = settings.get("group_id")
     if group_id is None:
         return None
@@ -172,6 +197,22 @@ def group_options(settings: Mapping[str, Any]) -> GroupOptions | None:
     return GroupOptions(group_id=group_id, **given)
 
 
+_CLASSIC_ONLY: Final = {
+    "session_timeout_ms": "the broker's group.consumer.session.timeout.ms says it",
+    "heartbeat_interval_ms": "the broker's group.consumer.heartbeat.interval.ms says it",
+    "assignor": "the coordinator assigns: use group_remote_assignor",
+}
+
+
+def _check_protocol(settings: Mapping[str, Any]) -> None:
+    if settings.get("group_protocol", CLASSIC) == CONSUMER:
+        for name, hint in _CLASSIC_ONLY.items():
+            if name in settings:
+                raise ConfigError(f"{name} is not for group_protocol='consumer': {hint}")
+    elif settings.get("group_remote_assignor") is not None:
+        raise ConfigError("group_remote_assignor is for group_protocol='consumer': use assignor")
+
+
 def fetch_options(settings: Mapping[str, Any]) -> FetchOptions:
     name = settings.get("isolation_level", "read_uncommitted")
     if not isinstance(name, str) or name.upper() not in Isolation.__members__:
@@ -180,12 +221,19 @@ def fetch_options(settings: Mapping[str, Any]) -> FetchOptions:
     return FetchOptions(isolation=Isolation[name.upper()], **given)
 
 
-def reset_of(settings: Mapping[str, Any]) -> int | None:
-    """The end of the log at which a partition without a position begins; None: neither, it is an error."""
+def reset_of(settings: Mapping[str, Any]) -> OffsetSpec | None:
+    """Where a partition without a position begins; None: nowhere, it is an error."""
     name = settings.get("auto_offset_reset", "latest")
-    if name not in RESETS:
-        raise ConfigError(f"there is no auto_offset_reset {name!r}: earliest, latest or none")
-    return RESETS[name]
+    if isinstance(name, str) and name.startswith(BY_DURATION):
+        nanoseconds = duration_nanoseconds(name.removeprefix(BY_DURATION))
+        if nanoseconds is not None:
+            return Ago(nanoseconds // 1_000_000)
+    elif name in RESETS:
+        return RESETS[name]
+    raise ConfigError(
+        f"there is no auto_offset_reset {name!r}: earliest, latest, none, or by_duration:PnDTnHnMn.nS, "
+        "such as by_duration:PT1H for an hour"
+    )
 
 
 def codec_named(name: str) -> Codec:

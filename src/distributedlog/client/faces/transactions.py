@@ -5,6 +5,8 @@
 | ends                             | everything is delivered and committed                                   |
 | raises                           | it is aborted, and what it raised goes on                               |
 | ends, but something had failed   | it is aborted, and `TransactionAbortableError` says why                 |
+| ends, and is cancelled before    | it is aborted, and the cancellation goes on                             |
+| the commit was asked for         |                                                                         |
 | ends, and nobody knows the rest  | the error goes on: `commit_transaction` may be called again, or `close` |
 
 An abort that fails as well is told in a note of the error that goes on.
@@ -16,7 +18,7 @@ from typing import Protocol
 
 from distributedlog.client.admin.group_offsets import OffsetAndMetadata
 from distributedlog.client.transactions.manager import GroupMetadata
-from distributedlog.model.errors import DlogError, TransactionAbortableError
+from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
 
 Positions = Mapping[TopicPartition, int | OffsetAndMetadata]
@@ -36,43 +38,29 @@ class BlockingTransactional(Protocol):
 
 @asynccontextmanager
 async def aio_transaction(producer: AioTransactional) -> AsyncIterator[None]:
-    async def abort(error: BaseException) -> None:
-        try:
-            await producer.abort_transaction()
-        except DlogError as second:
-            _note(error, second)
-
     await producer.begin_transaction()
     try:
         yield
-    except BaseException as error:
-        await abort(error)
-        raise
-    try:
         await producer.commit_transaction()
-    except TransactionAbortableError as error:
-        await abort(error)
+    except BaseException as error:
+        try:
+            await producer.abort_transaction()  # refuses once the commit was asked for
+        except DlogError as second:
+            _note(error, second)
         raise
 
 
 @contextmanager
 def blocking_transaction(producer: BlockingTransactional) -> Iterator[None]:
-    def abort(error: BaseException) -> None:
-        try:
-            producer.abort_transaction()
-        except DlogError as second:
-            _note(error, second)
-
     producer.begin_transaction()
     try:
         yield
-    except BaseException as error:
-        abort(error)
-        raise
-    try:
         producer.commit_transaction()
-    except TransactionAbortableError as error:
-        abort(error)
+    except BaseException as error:
+        try:
+            producer.abort_transaction()  # refuses once the commit was asked for
+        except DlogError as second:
+            _note(error, second)
         raise
 
 

@@ -10,13 +10,14 @@ coordinator that is lost is looked for again; its answers decide, not the silenc
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from distributedlog.client.admin.group_offsets import GroupOffsets, OffsetAndMetadata
 from distributedlog.client.connection import Connection
 from distributedlog.client.errors import code_of, is_retriable
-from distributedlog.client.groups.membership import Change, Lead, Membership, State
+from distributedlog.client.groups.membership import Change, GroupOptions, Lead, Membership, State
 from distributedlog.client.metadata import Cluster
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError, GroupRebalancedError
@@ -33,8 +34,12 @@ MEMBERSHIP_ERRORS: Final = frozenset(
 
 
 class GroupMember:
-    def __init__(self, cluster: Cluster, membership: Membership) -> None:
-        self.membership = membership
+    def __init__(
+        self, cluster: Cluster, options: GroupOptions, topics: Collection[str], pattern: str | None
+    ) -> None:
+        self.membership = membership = Membership(options, topics)
+        self._pattern = None if pattern is None else re.compile(pattern)
+        self._look_due_ms = 0
         self._cluster = cluster
         self._offsets = GroupOffsets(cluster, membership.options.group_id)
         self._heartbeats: asyncio.Task[None] | None = None
@@ -47,6 +52,16 @@ class GroupMember:
         self._counts: dict[str, int] | None = None
         """The partitions of each topic that was there when this member last assigned them; None if it does
         not lead."""
+
+    @property
+    def identity(self) -> tuple[int, str, str | None]:
+        return self.membership.identity
+
+    def subscribe(self, topics: Collection[str], pattern: str | None) -> None:
+        self._pattern = None if pattern is None else re.compile(pattern)
+        self._look_due_ms = 0
+        if topics:
+            self.membership.subscribe(topics)
 
     # --- joining -------------------------------------------------------------------------------
 
@@ -125,7 +140,20 @@ class GroupMember:
             if name in view.topics and view.topics[name].error is ErrorCode.NONE
         }
 
-    async def look_for_new_partitions(self) -> None:
+    async def look_around(self) -> None:
+        """Looks now and then for topics that match the pattern, and for partitions that were added."""
+        now_ms = self._cluster.clock.monotonic_ms()
+        if now_ms < self._look_due_ms:
+            return
+        if self._pattern is not None:
+            view = await self._cluster.retrying(lambda: self._cluster.refresh(None))
+            found = [each.name for each in view.topics.values() if not each.is_internal]
+            self.membership.subscribe([each for each in found if self._pattern.fullmatch(each)])
+        if self._look_due_ms:
+            await self._cluster.retrying(self._look_for_new_partitions)
+        self._look_due_ms = now_ms + self._cluster.options.metadata_age_ms_max
+
+    async def _look_for_new_partitions(self) -> None:
         """A leader that finds other numbers of partitions than it has assigned asks for a rebalance."""
         assigned = self._counts
         if assigned is None:

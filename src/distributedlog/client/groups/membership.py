@@ -52,6 +52,10 @@ from distributedlog.protocol.messages.sync_group import (
 )
 
 PROTOCOL_TYPE: Final = "consumer"
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+PROTOCOLS: Final = (CLASSIC, CONSUMER)
+"""The protocols of groups, as `group.protocol` names them."""
 NO_GENERATION: Final = -1
 LEAVES_SEVERAL_SINCE: Final = 3
 
@@ -65,6 +69,11 @@ class GroupOptions:
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")
+    protocol: str = CLASSIC
+    """`classic`, or `consumer`: sessions, heartbeats and assignors are the coordinator's then (KIP-848)."""
+    remote_assignor: str | None = None
+    """The coordinator's assignor that the member asks for; None: whichever the group has."""
+    rack: str = ""
 
     def __post_init__(self) -> None:
         if not self.group_id:
@@ -74,6 +83,8 @@ class GroupOptions:
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError("heartbeat_interval_ms must be less than session_timeout_ms")
         assignors_named(self.assignors)
+        if self.protocol not in PROTOCOLS:
+            raise ConfigError(f"there is no group_protocol {self.protocol!r}: classic or consumer")
 
 
 class State(Enum):

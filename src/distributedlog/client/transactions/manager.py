@@ -56,7 +56,14 @@ OWN_EPOCH_SINCE: Final = 3
 ADD_VERSION_MAX: Final = 3
 CLASSIC_END_MAX: Final = 4
 CLASSIC_OFFSETS_MAX: Final = 4
-NO_MEMBER_ANY_MORE: Final = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
+NO_MEMBER_ANY_MORE: Final = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
 
 
 class GroupMetadata(NamedTuple):

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("header", "register_broker", "heartbeat", "unregister_broker", "create_topics", "delete_topics", "create_partitions", "alter_configs", "incremental_alter_configs", "alter_partitions", "elect_leaders", "allocate_producer_ids", "update_features", "alter_quotas", "describe_quorum", "alter_reassignments")
+    __slots__ = ("header", "register_broker", "heartbeat", "unregister_broker", "create_topics", "delete_topics", "create_partitions", "alter_configs", "incremental_alter_configs", "alter_partitions", "elect_leaders", "allocate_producer_ids", "update_features", "alter_quotas", "describe_quorum", "alter_reassignments", "register_controller", "add_voter", "remove_voter")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,9 @@ class SubmitRequest(_message.Message):
     ALTER_QUOTAS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_QUORUM_FIELD_NUMBER: _ClassVar[int]
     ALTER_REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    ADD_VOTER_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_VOTER_FIELD_NUMBER: _ClassVar[int]
     header: _common_pb2.Header
     register_broker: RegisterBrokerRequest
     heartbeat: HeartbeatRequest
@@ -41,7 +44,10 @@ class SubmitRequest(_message.Message):
     alter_quotas: AlterQuotasRequest
     describe_quorum: DescribeQuorumRequest
     alter_reassignments: AlterReassignmentsRequest
-    def __init__(self, header: _Optional[_Union[_common_pb2.Header, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., alter_partitions: _Optional[_Union[AlterPartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotasRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., alter_reassignments: _Optional[_Union[AlterReassignmentsRequest, _Mapping]] = ...) -> None: ...
+    register_controller: RegisterControllerRequest
+    add_voter: AddVoterRequest
+    remove_voter: RemoveVoterRequest
+    def __init__(self, header: _Optional[_Union[_common_pb2.Header, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., alter_partitions: _Optional[_Union[AlterPartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotasRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., alter_reassignments: _Optional[_Union[AlterReassignmentsRequest, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
     __slots__ = ("version", "offset", "error", "nothing", "register_broker", "heartbeat", "topics", "configs", "alter_partitions", "elect_leaders", "producer_ids", "features", "quotas", "quorum", "alter_reassignments")
@@ -82,7 +88,7 @@ class Nothing(_message.Message):
     def __init__(self) -> None: ...
 
 class RegisterBrokerRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "features", "rack", "log_dirs", "previous_broker_epoch", "predecessors", "synced_broker_epoch")
+    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "features", "rack", "log_dirs", "previous_broker_epoch", "predecessors", "synced_broker_epoch", "host")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +99,7 @@ class RegisterBrokerRequest(_message.Message):
     PREVIOUS_BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PREDECESSORS_FIELD_NUMBER: _ClassVar[int]
     SYNCED_BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     incarnation_id: bytes
@@ -103,7 +110,8 @@ class RegisterBrokerRequest(_message.Message):
     previous_broker_epoch: int
     predecessors: _containers.RepeatedScalarFieldContainer[bytes]
     synced_broker_epoch: int
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[SupportedLevels, _Mapping]]] = ..., rack: _Optional[str] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ..., predecessors: _Optional[_Iterable[bytes]] = ..., synced_broker_epoch: _Optional[int] = ...) -> None: ...
+    host: str
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[SupportedLevels, _Mapping]]] = ..., rack: _Optional[str] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ..., predecessors: _Optional[_Iterable[bytes]] = ..., synced_broker_epoch: _Optional[int] = ..., host: _Optional[str] = ...) -> None: ...
 
 class Endpoint(_message.Message):
     __slots__ = ("name", "host", "port", "security_protocol")
@@ -616,6 +624,50 @@ class ReplicaProgress(_message.Message):
     heard_ms: int
     caught_up_ms: int
     def __init__(self, node_id: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., heard_ms: _Optional[int] = ..., caught_up_ms: _Optional[int] = ...) -> None: ...
+
+class RegisterControllerRequest(_message.Message):
+    __slots__ = ("cluster_id", "registration")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    REGISTRATION_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    registration: ControllerRegistration
+    def __init__(self, cluster_id: _Optional[str] = ..., registration: _Optional[_Union[ControllerRegistration, _Mapping]] = ...) -> None: ...
+
+class ControllerRegistration(_message.Message):
+    __slots__ = ("controller_id", "directory_id", "incarnation", "host", "port")
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    controller_id: int
+    directory_id: bytes
+    incarnation: int
+    host: str
+    port: int
+    def __init__(self, controller_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
+class AddVoterRequest(_message.Message):
+    __slots__ = ("cluster_id", "voter_id", "directory_id", "await_commit")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    VOTER_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    AWAIT_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    voter_id: int
+    directory_id: bytes
+    await_commit: bool
+    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., await_commit: bool = ...) -> None: ...
+
+class RemoveVoterRequest(_message.Message):
+    __slots__ = ("cluster_id", "voter_id", "directory_id")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    VOTER_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    voter_id: int
+    directory_id: bytes
+    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ...) -> None: ...
 
 class WatchMetadataRequest(_message.Message):
     __slots__ = ("header", "from_offset")

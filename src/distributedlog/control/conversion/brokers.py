@@ -32,6 +32,7 @@ def register_broker(request: RegisterBrokerRequest) -> pb.RegisterBrokerRequest:
         previous_broker_epoch=request.previous_broker_epoch,
         predecessors=[each.bytes16 for each in request.predecessors],
         synced_broker_epoch=request.synced_broker_epoch,
+        host=request.host,
     )
 
 
@@ -49,6 +50,7 @@ def register_broker_from(message: pb.RegisterBrokerRequest, budget: Budget) -> R
         synced_broker_epoch=(
             message.synced_broker_epoch if message.HasField("synced_broker_epoch") else UNKNOWN_EPOCH
         ),
+        host=text(message.host) if message.HasField("host") else None,
     )
 
 

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from distributedlog.control._generated import common_pb2
 from distributedlog.control._generated import controller_pb2 as pb
 from distributedlog.control.contract import ControllerReply, Identity
-from distributedlog.control.conversion import brokers, configs, partitions, quorum, quotas, topics
+from distributedlog.control.conversion import brokers, configs, partitions, quorum, quotas, topics, voters
 from distributedlog.control.conversion.checks import Budget
 from distributedlog.control.conversion.errors import error, error_from
 from distributedlog.controller import requests
@@ -28,9 +28,9 @@ from distributedlog.model.errors import (
 )
 from distributedlog.ports.executor import Outcome
 
-PROTOCOL_VERSION: Final = 3
+PROTOCOL_VERSION: Final = 4
 """2: quotas, and what the quorum is asked.  Whoever speaks 1 refuses those requests, and nothing else.
-3: nodes authenticate.  Those that do not are answered nothing."""
+3: nodes authenticate.  Those that do not are answered nothing.  4: voters come and go."""
 VERSION_REQUIRED: Final = 1
 """The version that whoever is to understand what this version writes must have."""
 SUBMIT_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -87,6 +87,11 @@ _REQUESTS: Final[Mapping[str, _Kind]] = {
     "describe_quorum": _Kind(
         requests.DescribeQuorumRequest, quorum.describe_quorum, quorum.describe_quorum_from
     ),
+    "register_controller": _Kind(
+        requests.RegisterControllerRequest, voters.register_controller, voters.register_controller_from
+    ),
+    "add_voter": _Kind(requests.AddVoterRequest, voters.add_voter, voters.add_voter_from),
+    "remove_voter": _Kind(requests.RemoveVoterRequest, voters.remove_voter, voters.remove_voter_from),
 }
 _RESPONSES: Final[Mapping[str, _Kind]] = {
     "register_broker": _Kind(

@@ -1,7 +1,7 @@
 """The records of sinks in `__transaction_state`: of a query, and of each producer id in its pool.
 
 Keys of version 1000 and 1001, numbers that Kafka has no kind of record for: its brokers and tools pass them
-over.  Values of version 0, flexible.  Null deletes a producer id; a query's record is never deleted.
+over.  Values of version 0, flexible.  Null deletes a producer id, and a query that nobody goes on with.
 """
 
 from distributedlog.protocol.kinds import INT8, INT16, INT32, INT64, STRING, array

@@ -24,6 +24,9 @@ from distributedlog.protocol.schema import Message, Struct, field
 
 SINK_ID_PREFIX: Final = "dlog.sink/"
 """What the transactional id begins with under which the attempts of a query produce."""
+ONE_RUN_PREFIX: Final = "write-without-id/"
+"""What the ids of queries begin with that nobody goes on with: their token is in the id.  Such a query is
+forgotten some time after its batch has ended; all others are kept, with the last batch they committed."""
 
 
 class SinkOperation(IntEnum):

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from distributedlog.model.errors import CorruptBatchError, CorruptLogError
 from distributedlog.model.ids import TopicPartition
-from distributedlog.spark.plain_errors import told_plainly
+from distributedlog.spark.plain_errors import rows_told_plainly, told_plainly
 from distributedlog.spark.segments.files import PartitionFiles, open_files
 from distributedlog.spark.segments.options import SEGMENTS, SegmentOptions, parse_segment_options
 from distributedlog.spark.segments.plan import (
@@ -56,6 +56,7 @@ class SegmentReader(DataSourceReader):
         finally:
             files.close()
 
+    @rows_told_plainly
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
         if not isinstance(partition, SegmentTask):  # nothing to read, and Spark wants a task all the same
             return iter(())

@@ -4,8 +4,8 @@ Declarative pipelines are defined and run through Connect.  The server listens o
 JVM; a client connects as `localhost`, the one name for which pyspark sends the token without TLS.
 
 While a client is used, pyspark's functions (`col`, `window`, …) must build Connect's columns and not
-classic ones. They look at an environment variable for that, so it is set exactly as long as `connected()`
-lasts.
+classic ones. They look at an environment variable for that, so it is set exactly as long as
+`Clients.connected()` lasts.
 
 **Progress.** Connect gives a client no progress of the streams that a pipeline runs.  The JVM has it,
 though: all sessions of a context post their streams' events on the context's listener bus, and this process
@@ -20,6 +20,7 @@ properties.  Rows that a failed attempt of a task had written are among them.
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,22 +53,52 @@ def server_port(spark: "SparkSession") -> int:
         ) from error
 
 
-@contextlib.contextmanager
-def connected(spark: "SparkSession") -> Iterator["ConnectSession"]:
-    """A client of its own, closed at the end; the server and its streams stay."""
-    from pyspark.sql.connect.session import SparkSession as ConnectSession
+class Clients:
+    """Clients, one after the other, which are closed from another thread when the server goes.
 
-    before = os.environ.get(CONNECT_MODE_VARIABLE)
-    os.environ[CONNECT_MODE_VARIABLE] = "1"
-    try:
-        client = ConnectSession.builder.remote(f"sc://localhost:{server_port(spark)}").create()
+    One that stays open asks a server that is gone again and again for ten minutes, at the end of the process
+    too.  So `close()` leaves none open: not the one in use, and not one that is being made."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._current: ConnectSession | None = None
+        self._is_closed = False
+
+    @contextlib.contextmanager
+    def connected(self, port: int) -> Iterator["ConnectSession"]:
+        """A client of its own, closed at the end; the server and its streams stay."""
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+        before = os.environ.get(CONNECT_MODE_VARIABLE)
+        os.environ[CONNECT_MODE_VARIABLE] = "1"
         try:
-            yield client
+            client = ConnectSession.builder.remote(f"sc://localhost:{port}").create()
+            try:
+                self._begin(client)
+                yield client
+            finally:
+                client.stop()
+                self._current = None
         finally:
-            client.stop()
-    finally:
-        if before is None:
-            os.environ.pop(CONNECT_MODE_VARIABLE, None)
+            if before is None:
+                os.environ.pop(CONNECT_MODE_VARIABLE, None)
+
+    def close(self) -> None:
+        """Whoever uses a client gets an error at its next call."""
+        with self._mutex:
+            self._is_closed = True
+            client = self._current
+        if client is not None:
+            with contextlib.suppress(Exception):
+                client.client.close()
+
+    def _begin(self, client: "ConnectSession") -> None:
+        with self._mutex:
+            self._current = client
+            is_late = self._is_closed
+        if is_late:
+            self.close()
+            raise SparkNotReadyError("Spark is being stopped")
 
 
 class StageRows:

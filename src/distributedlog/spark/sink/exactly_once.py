@@ -8,6 +8,7 @@ transaction that stays open, and `commit` ends it with the winners (`client/sink
 |-----------------------------------|----------------------------------------------------------------------|
 | the driver, as it makes a writer  | checks options and types, and that the brokers have such sinks       |
 | the driver, as it pickles it      | takes a token, higher than all before: who has a lower one is fenced |
+| a task, until its first row       | gives signs of life for the others of its batch (`waiting`)          |
 | a task, at its first row: `write` | joins the batch, writes under its lease, flushes, tells who it was   |
 | the driver: `commit`              | ends the batch with the winners; on return all can be seen           |
 | the driver: `abort`               | aborts what the messages' token has opened, unless it is decided     |
@@ -48,9 +49,17 @@ from distributedlog.model.errors import (
 )
 from distributedlog.spark.connections import ConnectedCluster, connect
 from distributedlog.spark.plain_errors import told_plainly
-from distributedlog.spark.sink.attempts import Attempt, Task, find_attempt
+from distributedlog.spark.sink.attempts import WRITE_PREFIX, Attempt, Task, find_attempt
 from distributedlog.spark.sink.columns import SinkColumns
-from distributedlog.spark.sink.options import AT_LEAST_ONCE, DELIVERY, EXACTLY_ONCE, SinkOptions
+from distributedlog.spark.sink.options import (
+    AT_LEAST_ONCE,
+    BATCH_ID,
+    DELIVERY,
+    EXACTLY_ONCE,
+    WRITE_ID,
+    SinkOptions,
+)
+from distributedlog.spark.sink.waiting import waiting
 from distributedlog.spark.sink.worker import task_producer
 from distributedlog.spark.sink.writer import Written, send_rows, spelled, total
 
@@ -77,7 +86,8 @@ class WrittenOnce(Written):
     """What a task wrote, to be seen if the driver says so; None: nothing."""
 
     winner: Winner | None = None
-    is_skipped: bool = False
+    skipped: Attempt | None = None
+    """Who has written nothing, as its batch was committed before."""
 
 
 class _ExactlyOnce:
@@ -95,12 +105,14 @@ class _ExactlyOnce:
         return dict(self.__dict__)
 
     def _write(self, iterator: "Iterator[pyarrow.RecordBatch]", *, is_stream: bool) -> WrittenOnce:
+        assert self._token is not None, "a writer gets to a task only pickled"
+        named = self._options.write_id, self._options.batch_id
+        attempt = find_attempt(current_task(), self._token, *named, is_stream=is_stream)
         rows = (piece for piece in iterator if piece.num_rows)
-        first = next(rows, None)
+        with waiting(self._options, attempt):
+            first = next(rows, None)
         if first is None:
             return WrittenOnce()
-        assert self._token is not None, "a writer gets to a task only pickled"
-        attempt = find_attempt(current_task(), self._token, self._options.write_id, is_stream=is_stream)
         return write_attempt(self._options, self._columns, attempt, chain([first], rows))
 
 
@@ -112,7 +124,11 @@ class ExactlyOnceWriter(_ExactlyOnce, DataSourceArrowWriter):
     @told_plainly
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         commit_winners(self._options, messages)
-        LOG.info("%s", _told(messages))
+        warning = _warning(self._options, messages)
+        if warning is None:
+            LOG.info("%s", _told(messages))
+        else:
+            LOG.warning("%s", warning)
 
     @told_plainly
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -136,10 +152,32 @@ class ExactlyOnceStreamWriter(_ExactlyOnce, DataSourceStreamArrowWriter):
         LOG.warning("batch %d: it is aborted, unless it was committed before", batchId)
 
 
+SKIPPED: Final = "skipped: it was committed before"
+
+
 def _told(messages: Sequence[WriterCommitMessage | None]) -> str:
-    if any(isinstance(each, WrittenOnce) and each.is_skipped for each in messages):
-        return "skipped: it was committed before"
-    return f"committed: {spelled(total(messages))}"
+    return SKIPPED if _skipped(messages) else f"committed: {spelled(total(messages))}"
+
+
+def _skipped(messages: Sequence[WriterCommitMessage | None]) -> list[Attempt]:
+    return [each.skipped for each in messages if isinstance(each, WrittenOnce) and each.skipped is not None]
+
+
+def _warning(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> str | None:
+    """Says that rows were left out because of a name that only the user can know to be another write's; None:
+    none were, or it was the query itself that came again."""
+    if not any(each.query_id.startswith(WRITE_PREFIX) for each in _skipped(messages)):
+        return None
+    name = f"{WRITE_ID} {options.write_id!r}"
+    if options.batch_id is not None:
+        return (
+            f"{SKIPPED}, batch {options.batch_id} of {name}; if these are other rows, of another query or "
+            f"checkpoint, give another {WRITE_ID}"
+        )
+    return (
+        f"{SKIPPED}, under {name}; if these are other rows, give another {WRITE_ID}, and to the writes of a "
+        f"stream's batches a {BATCH_ID}"
+    )
 
 
 # --- the driver --------------------------------------------------------------------------------
@@ -223,7 +261,7 @@ def write_attempt(
             if lease is None:
                 for _ in iterator:  # what is not read to its end fails its task
                     pass
-                return WrittenOnce(is_skipped=True)
+                return WrittenOnce(skipped=attempt)
             counts = send_rows(options, columns, producer, iterator)
     except DlogError as error:
         raise _explained(error, options, attempt.query_id) from None
@@ -241,9 +279,10 @@ def _explained(error: DlogError, options: SinkOptions, query_id: str) -> DlogErr
                 f"no other driver runs, start the query again ({error})"
             )
         case InvalidTransactionStateError() if "checkpoint is older" in str(error):
+            again = "which is a new query" if options.batch_id is None else f"and another {WRITE_ID}"
             return InvalidTransactionStateError(
-                f"{error}: go on from the checkpoint that wrote last, or begin with a new one, which is a "
-                "new query and writes everything again"
+                f"{error}: go on from the checkpoint that wrote last, or begin with a new one, {again} and "
+                "writes everything again"
             )
         case UnsupportedVersionError():
             return _not_offered(options)

@@ -4,9 +4,11 @@
 |---------------------------------|--------------------------------------------------------------------------|
 | `kafka.bootstrap.servers`       | where the cluster is; the only one that must be there                    |
 | `topic`                         | where all rows go, whatever a column `topic` says; without it that column|
-| `delivery`                      | `at-least-once`, the default, or `exactly-once`                          |
+| `delivery`                      | `exactly-once`, the default, which brokers of ours offer; for others     |
+|                                 | `at-least-once` has to be chosen                                         |
 | `writeId`                       | names a batch write for good, or a write in `foreachBatch`; only with    |
 |                                 | `exactly-once`                                                           |
+| `batchId`                       | beside `writeId`: the batch of a query that a batch write is             |
 | `kafka.` with a producer's name | the settings of Kafka's producer, as far as they mean something here     |
 
 A name with `kafka.` before it is used (`_KNOWN`), or known and without effect (`IGNORED`: said once), or
@@ -18,7 +20,7 @@ Names of options do not care about case, as all of Spark's do not.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from distributedlog.client.addresses import parse_bootstrap
@@ -36,6 +38,8 @@ TOPIC: Final = "topic"
 DELIVERY: Final = "delivery"
 WRITE_ID: Final = "writeId"
 WRITE_ID_BYTES_MAX: Final = 200
+BATCH_ID: Final = "batchId"
+BATCH_ID_MAX: Final = 2**63 - 1
 BATCH_TIMEOUT: Final = "transaction.timeout.ms"
 AT_LEAST_ONCE: Final = "at-least-once"
 EXACTLY_ONCE: Final = "exactly-once"
@@ -97,8 +101,10 @@ class SinkOptions:
     topic: str | None
     client: ClientOptions
     producer: ProducerOptions
-    is_exactly_once: bool = False
+    is_exactly_once: bool = True
     write_id: str | None = None
+    batch_id: int | None = field(default=None, compare=False)
+    """Another one for each batch, which all have their producer in common."""
     batch_timeout_ms: int = BATCH_TIMEOUT_MS
     """How long a batch stays open without a sign of life."""
     without_effect: tuple[str, ...] = ()
@@ -109,7 +115,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Raises `ConfigError` that names the option and what to do about it."""
     given = {name.lower(): value for name, value in options.items()}
     unused = _unused_names(given)
-    is_exactly_once = _is_exactly_once(given.get(DELIVERY, AT_LEAST_ONCE))
+    is_exactly_once = _is_exactly_once(given.get(DELIVERY, EXACTLY_ONCE))
     bootstrap = given.get(BOOTSTRAP, "").strip()
     if not bootstrap:
         raise ConfigError(f"the option {BOOTSTRAP} is missing: say where the cluster is, as HOST:PORT")
@@ -117,11 +123,8 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     settings = {name.removeprefix(PREFIX): value for name, value in given.items() if name.startswith(PREFIX)}
     if is_exactly_once:
         _check_acknowledged(settings)
-    elif WRITE_ID.lower() in given or BATCH_TIMEOUT in settings:
-        name = WRITE_ID if WRITE_ID.lower() in given else PREFIX + BATCH_TIMEOUT
-        raise ConfigError(
-            f"the option {name} is for {DELIVERY}={EXACTLY_ONCE}: give that, too, or leave it out"
-        )
+    else:
+        _check_not_for_others(given)
     timeout_ms = settings.get(BATCH_TIMEOUT)
     return SinkOptions(
         bootstrap=bootstrap,
@@ -130,6 +133,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         producer=_producer_options(settings),
         is_exactly_once=is_exactly_once,
         write_id=_write_id(given.get(WRITE_ID.lower())),
+        batch_id=_batch_id(given.get(BATCH_ID.lower()), has_name=WRITE_ID.lower() in given),
         batch_timeout_ms=BATCH_TIMEOUT_MS if timeout_ms is None else _number(1)(BATCH_TIMEOUT, timeout_ms),
         without_effect=unused,
     )
@@ -152,12 +156,21 @@ def _is_exactly_once(delivery: str) -> bool:
 
 def _check_acknowledged(settings: Mapping[str, str]) -> None:
     """A lease needs both."""
+    advice = f"leave the option out, or choose {DELIVERY}={AT_LEAST_ONCE}"
     if _acks("acks", settings.get("acks", "all")) != ACKS_ALL:
-        raise ConfigError(f"{DELIVERY}={EXACTLY_ONCE} needs {PREFIX}acks=all: leave the option out")
+        raise ConfigError(f"{DELIVERY}={EXACTLY_ONCE}, the default, needs {PREFIX}acks=all: {advice}")
     if not _truth("enable.idempotence", settings.get("enable.idempotence", "true")):
         raise ConfigError(
-            f"{DELIVERY}={EXACTLY_ONCE} needs {PREFIX}enable.idempotence=true: leave the option out"
+            f"{DELIVERY}={EXACTLY_ONCE}, the default, needs {PREFIX}enable.idempotence=true: {advice}"
         )
+
+
+def _check_not_for_others(given: Mapping[str, str]) -> None:
+    for name in (WRITE_ID, BATCH_ID, PREFIX + BATCH_TIMEOUT):
+        if name.lower() in given:
+            raise ConfigError(
+                f"the option {name} is for {DELIVERY}={EXACTLY_ONCE}: choose that, or leave it out"
+            )
 
 
 def _write_id(given: str | None) -> str | None:
@@ -166,6 +179,16 @@ def _write_id(given: str | None) -> str | None:
             f"the option {WRITE_ID} has {len(given.encode())} bytes; it may have 1 to {WRITE_ID_BYTES_MAX}"
         )
     return given
+
+
+def _batch_id(given: str | None, *, has_name: bool) -> int | None:
+    if given is None:
+        return None
+    if not has_name:
+        raise ConfigError(f"the option {BATCH_ID} needs the option {WRITE_ID}: the name of the write")
+    if not (given.isascii() and given.isdecimal()) or int(given) > BATCH_ID_MAX:
+        raise ConfigError(f"the option {BATCH_ID} is {given!r}; it must be a number from 0 to {BATCH_ID_MAX}")
+    return int(given)
 
 
 # --- names -------------------------------------------------------------------------------------
@@ -253,6 +276,7 @@ _KNOWN: Final = (
     TOPIC,
     DELIVERY,
     WRITE_ID.lower(),
+    BATCH_ID.lower(),
     BOOTSTRAP,
     *(PREFIX + name for name in (*_CLIENT, *_PRODUCER, BATCH_TIMEOUT)),
 )

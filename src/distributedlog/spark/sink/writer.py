@@ -35,7 +35,7 @@ from distributedlog.model.ids import TopicPartition
 from distributedlog.records.arrow_write import CutBatch, Route, cut_rows, route_rows
 from distributedlog.spark.plain_errors import told_plainly
 from distributedlog.spark.sink.columns import PARTITION, TOPIC, RowCheck, SinkColumns, check_schema
-from distributedlog.spark.sink.options import SinkOptions, parse_sink_options
+from distributedlog.spark.sink.options import BATCH_ID, SinkOptions, parse_sink_options
 from distributedlog.spark.sink.worker import SinkProducer, task_producer
 from distributedlog.spark.source.kafka_options import warn_once
 
@@ -68,6 +68,8 @@ def stream_writer(
     """Makes a writer; `overwrite` is Spark's word for output mode complete: as in its Kafka sink, the whole
     result is appended each time."""
     planned = _planned(options, schema)
+    if planned[0].batch_id is not None:
+        raise ConfigError(f"the option {BATCH_ID} is for batch writes: the batches of a stream have numbers")
     if not planned[0].is_exactly_once:
         return DlogStreamWriter(*planned)
     from distributedlog.spark.sink.exactly_once import ExactlyOnceStreamWriter
@@ -106,7 +108,7 @@ class DlogWriter(DataSourceArrowWriter):
         LOG.info("written: %s", spelled(total(messages)))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        LOG.warning("not all was written; what was stays: at least %s", spelled(total(messages)))
+        LOG.warning("%s", not_all_written(messages))
 
 
 class DlogStreamWriter(DataSourceStreamArrowWriter):
@@ -122,9 +124,7 @@ class DlogStreamWriter(DataSourceStreamArrowWriter):
         LOG.info("batch %d: written: %s", batchId, spelled(total(messages)))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        LOG.warning(
-            "batch %d: not all was written; what was stays: at least %s", batchId, spelled(total(messages))
-        )
+        LOG.warning("batch %d: %s", batchId, not_all_written(messages))
 
 
 def total(messages: Sequence[WriterCommitMessage | None]) -> Written:
@@ -144,6 +144,13 @@ def spelled(written: Written) -> str:
     """Spells the counts: `7 rows: orders {0: 4, 2: 3}`."""
     topics = (f"{name} {dict(sorted(rows.items()))}" for name, rows in sorted(written.counts.items()))
     return ": ".join(filter(None, (f"{written.rows} rows", ", ".join(topics))))
+
+
+def not_all_written(messages: Sequence[WriterCommitMessage | None]) -> str:
+    """Says what a write that failed has left: a lower bound, where a task has told one."""
+    known = total(messages)
+    left = f"at least {spelled(known)}" if known.rows else "how much, no task has told"
+    return f"not all was written; what was stays: {left}"
 
 
 # --- a task ------------------------------------------------------------------------------------

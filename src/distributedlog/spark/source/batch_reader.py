@@ -14,7 +14,7 @@ from distributedlog.client.offset_specs import LATEST
 from distributedlog.model.errors import ConfigError, OffsetOutOfRangeError
 from distributedlog.model.ids import ZERO_UUID, TopicPartition
 from distributedlog.spark.connections import ConnectedCluster, connect
-from distributedlog.spark.plain_errors import told_plainly
+from distributedlog.spark.plain_errors import rows_told_plainly, told_plainly
 from distributedlog.spark.source.fetching import Task, read_task
 from distributedlog.spark.source.losses import Losses
 from distributedlog.spark.source.options import AtOffsets, parse_batch_options
@@ -88,6 +88,7 @@ class BatchReader(DataSourceReader):
                 )
         return {partition: min(end, there[partition]) for partition, end in ends.items()}
 
+    @rows_told_plainly
     def read(self, partition: InputPartition) -> Iterator["pyarrow.RecordBatch"]:
         if not isinstance(partition, Task):  # there is nothing to read, and Spark wants a task all the same
             return iter(())

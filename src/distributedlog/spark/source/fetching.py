@@ -9,6 +9,7 @@ the task may lie in the middle of a batch, or in a gap.
 | batches                                           | rows                                                 |
 | retriable, nobody there, nothing new              | again after a pause, for `poll_timeout_ms` in all   |
 | the offset is out of range; the topic is gone     | lost: an error that names it, or it is passed over   |
+| another replica is nearer                         | that one is asked, the leader again after a failure  |
 | another, or bytes unsound                         | raised                                               |
 
 A task that is cancelled just stops asking.  Tasks know the id of the topic they were planned for, and read no
@@ -18,7 +19,7 @@ other one under its name.
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from pyspark.sql.datasource import InputPartition
@@ -159,8 +160,11 @@ class _Reading:
                 wait_ms_max=options.kafka.fetch_wait_ms,
                 bytes_max=bytes_max,
                 partition_bytes_max=bytes_max,
+                rack=options.kafka.rack,
             )
         )
+        self._nearer: int | None = None
+        """The replica that the leader has named as nearer: it is asked until it fails once."""
         self._asked: tuple[PreparedFetch, asyncio.Future[FetchResponse]] | None = None
 
     async def next(self) -> list[Run]:
@@ -172,6 +176,9 @@ class _Reading:
             try:
                 runs = await self._turn()
             except DlogError as error:
+                if self._nearer is not None:  # it may be behind, or away: the leader has the last word
+                    self._stay_with_leader()
+                    continue
                 if await self._skip_lost(error, clock.monotonic_ms() - begun_ms):
                     return []
                 if clock.monotonic_ms() - begun_ms >= self._options.poll_timeout_ms or not is_retriable(
@@ -181,14 +188,16 @@ class _Reading:
                 tries += 1
                 if is_stale_view(error):
                     self._cluster.mark_stale()
-                await asyncio.sleep(self._cluster.pause_ms(tries) / 1000)
+                await asyncio.sleep(self._cluster.pause_ms(tries, error) / 1000)
             else:
                 return runs
 
     async def _turn(self) -> list[Run]:
         """One answer, and the next request.  Raises if there was nothing."""
-        asked, self._asked = self._asked or await self._ask(), None
-        data = self._partition_of(asked[0], await asked[1])
+        data = await self._answer()
+        if data.preferred_read_replica >= 0:
+            self._go_nearer(data.preferred_read_replica)
+            data = await self._answer()
         records = cast(Buffer, data.records if data.records is not None else b"")
         aborted = data.aborted_transactions if self._options.kafka.isolation else None
         taken = take(records, self.position, self._task.end, AbortedFilter(aborted or ()))
@@ -204,6 +213,20 @@ class _Reading:
                 self._asked = await self._ask()
         return taken.runs
 
+    async def _answer(self) -> PartitionData:
+        asked, self._asked = self._asked or await self._ask(), None
+        return self._partition_of(asked[0], await asked[1])
+
+    def _go_nearer(self, node_id: int) -> None:
+        if node_id in self._cluster.view.brokers:
+            self._nearer = node_id
+        else:
+            self._cluster.mark_stale()  # the leader would only name it again
+
+    def _stay_with_leader(self) -> None:
+        self._nearer = None
+        self._fetcher.options = replace(self._fetcher.options, rack="")
+
     async def _ask(self) -> tuple[PreparedFetch, "asyncio.Future[FetchResponse]"]:
         partition = self._task.partition
         led = await self._cluster.partition(partition)
@@ -214,7 +237,7 @@ class _Reading:
                 f"the topic {partition.topic!r} was deleted and made again (its id was {planned_id}, and is"
                 f" {topic_id})"
             )
-        connection = await self._cluster.connection(led.leader_id)
+        connection = await self._cluster.connection(led.leader_id if self._nearer is None else self._nearer)
         self._fetcher.assign({partition: self.position})
         prepared = self._fetcher.prepare([partition], self._cluster.view)
         future = connection.submit(

@@ -32,6 +32,7 @@ TAKEN: Final = (
     GROUP_ID,
     ISOLATION,
     "client.id",
+    "client.rack",
     "request.timeout.ms",
     "default.api.timeout.ms",
     "socket.connection.setup.timeout.ms",
@@ -51,7 +52,7 @@ REFUSED: Final = {
 }
 WITHOUT_EFFECT: Final = (
     "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter", "check.crcs",
-    "client.dns.lookup", "client.rack", "connections.max.idle.ms", "enable.metrics.push",
+    "client.dns.lookup", "connections.max.idle.ms", "enable.metrics.push",
     "exclude.internal.topics", "fetch.min.bytes", "group.instance.id", "group.protocol",
     "group.remote.assignor", "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records",
     "metadata.recovery.strategy", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
@@ -77,6 +78,8 @@ class KafkaOptions:
     fetch_wait_ms: int = 500
     fetch_bytes_max: int = FETCH_BYTES_DEFAULT
     """The bytes of one response; each is about one partition."""
+    rack: str = ""
+    """Where the tasks run: leaders then name the replica to read from that is nearest (KIP-392)."""
 
 
 def parse_kafka_options(options: Mapping[str, str]) -> KafkaOptions:
@@ -106,6 +109,7 @@ def parse_kafka_options(options: Mapping[str, str]) -> KafkaOptions:
             _number(given, "fetch.max.bytes", FETCH_BYTES_MAX, 1, 2**31 - 1),
             FETCH_BYTES_MAX,
         ),
+        given.get("client.rack", ""),
     )
 
 

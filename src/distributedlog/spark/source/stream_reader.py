@@ -39,7 +39,7 @@ from distributedlog.client.offset_specs import EARLIEST, LATEST, Isolation
 from distributedlog.model.errors import DlogError, OffsetOutOfRangeError, UnknownTopicError
 from distributedlog.model.ids import ZERO_UUID, TopicPartition, Uuid
 from distributedlog.spark.connections import close_connections, connect
-from distributedlog.spark.plain_errors import told_plainly
+from distributedlog.spark.plain_errors import rows_told_plainly, told_plainly
 from distributedlog.spark.source.fetching import Task, read_task
 from distributedlog.spark.source.losses import Losses
 from distributedlog.spark.source.offsets import OFFSET_MAX, Positions, positions_of
@@ -91,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_plainly
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        rows_max = None if isinstance(limit, ReadAllAvailable) else _rows_max(limit)
+        rows_max = None if isinstance(limit, ReadAllAvailable) else rows_max_of(limit)
         return self.query.latest(positions_of(start), rows_max).as_json()
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
@@ -105,6 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         return list(self.query.tasks(positions_of(start), positions_of(end)))
 
+    @rows_told_plainly
     def read(self, partition: InputPartition) -> Iterator["pyarrow.RecordBatch"]:
         assert isinstance(partition, Task)
         return read_task(self._options, partition)
@@ -117,7 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         close_connections()
 
 
-def _rows_max(limit: ReadLimit) -> int:
+def rows_max_of(limit: ReadLimit) -> int:
     assert isinstance(limit, ReadMaxRows)
     return limit.max_rows
 

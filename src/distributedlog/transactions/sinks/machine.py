@@ -32,6 +32,7 @@ from distributedlog.model.errors import (
     TransactionalIdNotFoundError,
 )
 from distributedlog.model.internal_topics import INTERNAL_TOPICS
+from distributedlog.protocol.messages.sink_transaction import ONE_RUN_PREFIX
 from distributedlog.statemachine import Context, Result
 from distributedlog.statemachine.deadlines import Deadlines
 from distributedlog.statemachine.pending import Producer
@@ -75,6 +76,7 @@ from distributedlog.transactions.sinks.requests import (
 )
 from distributedlog.transactions.sizes import size_bound
 from distributedlog.transactions.transaction import (
+    COMPLETE,
     NO_EPOCH,
     NO_PRODUCER_ID,
     PREPARED,
@@ -89,7 +91,7 @@ SinkTick = Result[Record, None, Effect]
 ID_BYTES_MAX: Final = 1_000
 """The bytes of a query's or an attempt's id."""
 FORGOTTEN_MAX: Final = 500
-"""The producer ids that one entry forgets."""
+"""The producer ids and queries that one entry forgets."""
 FORGET_AGAIN_MS: Final = 100
 _POOLS: Final = ""
 """The timer by which pools are looked through; no query has this id."""
@@ -169,6 +171,8 @@ class SinkMachine:
             state.query = record.value
         else:
             state.put(record.producer_id, record.value)
+        if state.query is None and not state.leases:
+            del self.states[record.query_id]
 
     def records(self) -> Iterator[SinkRecord]:
         """Yields all durable state, as the records that would make it."""
@@ -422,14 +426,15 @@ class SinkMachine:
     # --- pools ---------------------------------------------------------------------------------
 
     def _forget(self, context: Context) -> SinkTick:
-        """Forgets producer ids that nobody has leased for long.  Queries are kept: they hold the marker."""
+        """Forgets producer ids that nobody has leased for long, and queries that nobody goes on with.  All
+        other queries are kept: they hold the marker."""
         oldest_ms = self._wall_ms() - self.config.id_expiration_ms
-        gone: list[Record] = [
-            SinkLeaseRecord(query_id, producer_id, None)
-            for query_id, state in self.states.items()
-            for producer_id in state.free
-            if state.leases[producer_id].last_update_ms < oldest_ms
-        ]
+        gone: list[Record] = []
+        for query_id, state in self.states.items():
+            old = [at for at in state.free if state.leases[at].last_update_ms < oldest_ms]
+            gone += [SinkLeaseRecord(query_id, producer_id, None) for producer_id in old]
+            if len(old) == len(state.leases) and _is_forgettable(query_id, state.query, oldest_ms):
+                gone.append(SinkQueryRecord(query_id, None))
         again_ms = FORGET_AGAIN_MS if len(gone) > FORGOTTEN_MAX else self.config.id_expiration_check_ms
         self._timers.set(_POOLS, context.now_ms + again_ms)
         return Result(None, gone[:FORGOTTEN_MAX])
@@ -479,6 +484,13 @@ def _as_transaction(state: SinkState, query: SinkQuery, producer_ids: Collection
 def _check_id(given: str, what: str) -> None:
     if not 0 < len(given.encode()) <= ID_BYTES_MAX:
         raise InvalidRequestError(f"the id of a sink's {what} has 1 to {ID_BYTES_MAX} bytes")
+
+
+def _is_forgettable(query_id: str, query: SinkQuery | None, oldest_ms: int) -> bool:
+    """Returns whether a query is one run's, whose batch ended long ago: no other run has its id."""
+    if query is None or not query_id.startswith(ONE_RUN_PREFIX):
+        return False
+    return query.state in COMPLETE and query.last_update_ms < oldest_ms
 
 
 def _check_token(found: SinkQuery, token: int) -> None:

@@ -3,7 +3,7 @@
 Each attempt of a task writes under a *lease*: a producer id of the query's pool, with an epoch that nobody
 has had.  An attempt never commits.  The driver names the winners when the batch ends, and one record decides:
 the winners' records are committed, those of all other attempts aborted, and the batch is the query's last
-committed one (its *marker*, which never expires).
+committed one (its *marker*, which never expires, but with the id of a query that nobody goes on with).
 
     state            what is known                                     joins, ends
     ONGOING          attempts hold leases of a batch                   are served

@@ -36,7 +36,7 @@ QUERY_OVERHEAD_BYTES: Final = 128
 
 class SinkQueryRecord(NamedTuple):
     query_id: str
-    value: SinkQuery
+    value: SinkQuery | None
 
 
 class SinkLeaseRecord(NamedTuple):
@@ -52,7 +52,7 @@ def encode_sink_record(record: SinkRecord) -> tuple[bytes, bytes | None]:
     """Returns key and value."""
     if isinstance(record, SinkQueryRecord):
         key = encode_versioned(SinkQueryKey(query_id=record.query_id), QUERY_KEY_VERSION)
-        return key, _encode_query(record.value)
+        return key, None if record.value is None else _encode_query(record.value)
     lease_key = SinkLeaseKey(query_id=record.query_id, producer_id=record.producer_id)
     value = None if record.value is None else _encode_lease(record.value)
     return encode_versioned(lease_key, LEASE_KEY_VERSION), value
@@ -94,9 +94,8 @@ def decode_sink_record(version: int, key: Buffer, value: Buffer | None) -> SinkR
     """Decodes a record whose key has this version; None for a kind that is not known."""
     if version == QUERY_KEY_VERSION:
         query_id = decode_versioned(SinkQueryKey, key)[1].query_id
-        if value is None:
-            raise MalformedMessageError("the record of a sink's query is deleted, which never happens")
-        return SinkQueryRecord(query_id, _decode_query(decode_versioned(SinkQueryValue, value)[1]))
+        query = None if value is None else _decode_query(decode_versioned(SinkQueryValue, value)[1])
+        return SinkQueryRecord(query_id, query)
     if version == LEASE_KEY_VERSION:
         lease_key = decode_versioned(SinkLeaseKey, key)[1]
         lease = None if value is None else _decode_lease(decode_versioned(SinkLeaseValue, value)[1])

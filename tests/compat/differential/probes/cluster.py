@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from distributedlog.model.ids import Uuid
+from distributedlog.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from distributedlog.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, OpData
 from distributedlog.protocol.messages.alter_client_quotas import EntityData as AlteredEntity
 from distributedlog.protocol.messages.alter_client_quotas import EntryData as AlteredEntry
@@ -25,6 +27,8 @@ from distributedlog.protocol.messages.describe_user_scram_credentials import (
 from distributedlog.protocol.messages.fetch import FetchRequest
 from distributedlog.protocol.messages.metadata import MetadataRequest
 from distributedlog.protocol.messages.produce import ProduceRequest
+from distributedlog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from distributedlog.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from distributedlog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.compat.differential.asking import Conversation
 from tests.compat.differential.building import batch_of, metadata
@@ -145,6 +149,44 @@ def log_dirs(of: Conversation, version: int) -> None:
     ask("not there", of.name("none"), 0)
     ask("no partitions", topic.name)
     of.ask("no topics", DescribeLogDirsRequest(topics=[]), version)
+
+
+# --- UnregisterBroker --------------------------------------------------------------------------
+
+
+@probe(UnregisterBrokerRequest)
+def unregistering(of: Conversation, version: int) -> None:
+    of.ask("nobody", UnregisterBrokerRequest(broker_id=4711), version)
+    of.ask("a negative id", UnregisterBrokerRequest(broker_id=-1), version)
+
+
+# --- voters ------------------------------------------------------------------------------------
+
+_NOBODY = Uuid(b"nobody's own one")
+
+
+def _adding(voter_id: int = 4711, cluster_id: str | None = None, **changes: Any) -> AddRaftVoterRequest:
+    listeners = [Listener(name="CONTROLLER", host="127.0.0.1", port=1)]
+    request: dict[str, Any] = {"voter_directory_id": _NOBODY, "listeners": listeners, **changes}
+    return AddRaftVoterRequest(cluster_id=cluster_id, timeout_ms=1_000, voter_id=voter_id, **request)
+
+
+@probe(AddRaftVoterRequest)
+def adding_voters(of: Conversation, version: int) -> None:
+    of.ask("of another cluster", _adding(cluster_id="AAAAAAAAAAAAAAAAAAAAAA"), version)
+    of.ask("a negative id", _adding(-1), version)
+    of.ask("without an address", _adding(listeners=[]), version)
+
+
+@probe(RemoveRaftVoterRequest)
+def removing_voters(of: Conversation, version: int) -> None:
+    def ask(title: str, voter_id: int, cluster_id: str | None = None) -> None:
+        request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=_NOBODY)
+        of.ask(title, request, version)
+
+    ask("of another cluster", 4711, "AAAAAAAAAAAAAAAAAAAAAA")
+    ask("nobody", 4711)
+    ask("a negative id", -1)
 
 
 # --- UpdateFeatures ----------------------------------------------------------------------------

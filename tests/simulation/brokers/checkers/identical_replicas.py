@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from distributedlog.records.batch import read_header
+from distributedlog.records.batch import HEADER_BYTES, read_header
 from distributedlog.replication.partition import Partition
 from tests.reliability.history import Place
 from tests.simulation.brokers.checkers import BrokersChecker, PartitionKey, key_of
@@ -102,7 +102,10 @@ class IdenticalReplicas(BrokersChecker):
 
 
 def batches_between(partition: Partition, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Reads batches from a replica, from the one that holds `start`."""
+    """Reads batches from a replica, from the one that holds `start`.
+
+    What is read at once may end inside a batch: that one is read again, whole, with what comes next.
+    """
     offset = start
     while offset < end:
         region, _ = partition.log.read(offset, READ_BYTES, up_to=end)
@@ -111,8 +114,10 @@ def batches_between(partition: Partition, start: int, end: int) -> Iterator[tupl
         data = region.read()
         region.close()
         position = 0
-        while position < len(data):
+        while len(data) - position >= HEADER_BYTES:
             header = read_header(data, position)
+            if position and position + header.size > len(data):
+                break
             yield header.base_offset, bytes(data[position : position + header.size])
             position += header.size
             offset = header.base_offset + header.last_offset_delta + 1

@@ -63,10 +63,24 @@ MUTANTS = [
         Runs(1, 1, "", "own uncommitted read"),
     ),
     BrokersMutant(
+        "an open transaction does not hold back the last stable offset",
+        "storage/log_reads.py",
+        "        return max(min(unstable, self.high_watermark), self.start_offset)\n",
+        "        return self.high_watermark\n",
+        Runs(6, 2, "", "circular flow"),
+    ),
+    BrokersMutant(
         "offsets of an aborted transaction count",
         "statemachine/pending.py",
         "        if not end.is_commit:\n            return ()\n",
         "",
         Runs(1, 1, "", "output = f(input)"),
+    ),
+    BrokersMutant(
+        "a marker that comes again ends the verification of the next transaction",
+        "replication/verifications.py",
+        "        last_epoch = marker_epoch - 1 if has_bumped_epoch else marker_epoch\n",
+        "        last_epoch = marker_epoch\n",
+        Runs(4, 1, "", "transactional history"),
     ),
 ]

@@ -1,17 +1,12 @@
 """One life of a transactional producer: from InitProducerId on until it is fenced, or gives up.
 
-It does one thing at a time, and again until it knows what became of it or has no more patience.  Now and then
-a copy of a request is sent once more much later, over other connections, as if it had been on its way all the
-time; nothing may come of it.  In the classic flow that is done with records alone, where sequences refuse
-them: a late end, or late offsets, of the same epoch are taken there, as in Kafka.
+Copies of its requests may come late (`asking`).  In the classic flow those are of records alone, where
+sequences refuse them: a late end, or late offsets, of the same epoch are taken there, as in Kafka.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import DlogError
 from distributedlog.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -38,7 +33,8 @@ from distributedlog.protocol.messages.txn_offset_commit import (
 from distributedlog.records.record import Record, encode_batch
 from distributedlog.statemachine.pending import Producer
 from tests.reliability.history import Outcome, Place
-from tests.simulation.brokers.transactions.flows import Flow, Meaning, meaning_of
+from tests.simulation.brokers.transactions.asking import AbortableError, Asking, FencedError
+from tests.simulation.brokers.transactions.flows import Flow, Meaning
 from tests.simulation.brokers.transactions.wire import GROUP, TRANSACTIONAL_ID, TransactionsWire
 
 if TYPE_CHECKING:
@@ -46,28 +42,17 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS: Final = 2_000
 """How long a transaction may be open."""
-PATIENCE_US: Final = 3_000_000
 END_PATIENCE_US: Final = 6_000_000
-LATE_SHARE: Final = 0.12
 ADD_VERSION: Final = 3
 ADD_OFFSETS_VERSION: Final = 4
 STRANGE: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
-class FencedError(Exception):
-    """Another producer has the transactional id, or the coordinator has taken the transaction away."""
-
-
-class AbortableError(Exception):
-    """The transaction cannot be committed."""
-
-
-class Session:
+class Session(Asking):
     def __init__(
         self, clients: "TransactionClients", wire: TransactionsWire, transactional_id: str, flow: Flow
     ) -> None:
-        self._clients = clients
-        self.wire = wire
+        super().__init__(clients, wire)
         self.transactional_id = transactional_id
         self.flow = flow
         self.producer: Producer | None = None
@@ -75,37 +60,6 @@ class Session:
         self._added: set[object] = set()
         self._is_in_doubt = False
         """Whether records may be on their way, so that the sequences are not known."""
-
-    # --- trying again --------------------------------------------------------------------------
-
-    async def _until_known(
-        self, ask: Callable[[], Awaitable[int]], patience_us: int = PATIENCE_US
-    ) -> tuple[Meaning, int | None, bool]:
-        """Asks until the answer is final; returns it, its code, and whether an attempt before is in doubt."""
-        began_us, is_in_doubt = self._clients.cluster.now_us, False
-        while True:
-            code: int | None
-            try:
-                code = await ask()
-            except DlogError:
-                code, is_in_doubt = None, True
-            meaning = meaning_of(code)
-            if meaning is not Meaning.AGAIN:
-                return meaning, code, is_in_doubt
-            if code in (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT):
-                is_in_doubt = True
-            if self._clients.cluster.now_us - began_us > patience_us or self._clients.is_over_for_good:
-                return meaning, code, is_in_doubt
-            self.wire.forget_coordinators()
-            await self.wire.refresh()
-            await self._clients.pause(80)
-
-    async def _must(self, ask: Callable[[], Awaitable[int]]) -> None:
-        meaning, code, _ = await self._until_known(ask)
-        if meaning is Meaning.FENCED:
-            raise FencedError(str(code))
-        if meaning is not Meaning.DONE:
-            raise AbortableError(str(code))
 
     # --- what a producer does ------------------------------------------------------------------
 
@@ -173,6 +127,8 @@ class Session:
             self._clients.cluster.history.strange_sequence(
                 self.wire.name, place, str(ErrorCode(code or 0)), values
             )
+        if code == ErrorCode.INVALID_TXN_STATE and self.flow.adds_implicitly:
+            self._clients.cluster.history.unconfirmed_write(self.wire.name, place, values)
         raise AbortableError(str(code))
 
     def _make_produce(self, place: Place, values: list[str]) -> ProduceRequest:
@@ -299,29 +255,3 @@ class Session:
     def needs_epoch(self) -> bool:
         """Whether it has to ask for the next epoch, because it does not know its sequences."""
         return self.producer is None or self._is_in_doubt
-
-    # --- late messages -------------------------------------------------------------------------
-
-    def _send_again_later(self, ask: Callable[[TransactionsWire], Awaitable[object]]) -> bool:
-        """Draws whether a copy is sent later, and returns that."""
-        chance = self.wire.chance
-        if chance.random() >= LATE_SHARE:
-            return False
-        delay_s = chance.choice((chance.uniform(0.05, 0.6), chance.uniform(0.5, 7.0)))
-        self._clients.loop.spawn(self._late(ask, delay_s))
-        return True
-
-    async def _late(self, ask: Callable[[TransactionsWire], Awaitable[object]], delay_s: float) -> None:
-        await asyncio.sleep(delay_s)
-        wire = self._clients.late
-        await wire.refresh()
-        wire.forget_coordinators()
-        try:
-            told = await ask(wire)
-        except DlogError:
-            return
-        self._say("late message of", told)
-
-    def _say(self, what: str, details: object = "") -> None:
-        cluster = self._clients.cluster
-        cluster.trace.add(cluster.now_us, what, self.wire.name, details)

@@ -12,10 +12,6 @@ from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import BrokerUnreachableError, DlogError
 from distributedlog.protocol.messages.fetch import (
     AbortedTransaction,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
     PartitionData,
 )
 from distributedlog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -36,7 +32,7 @@ from distributedlog.records.control import read_end_marker
 from distributedlog.records.layout import HEADER_BYTES
 from distributedlog.records.record import decode_batch
 from tests.reliability.history import Place, Seen
-from tests.simulation.brokers.wire_client import FETCH_VERSION, LATEST, TIMEOUT_MS, WireClient
+from tests.simulation.brokers.wire_client import LATEST, TIMEOUT_MS, WireClient
 
 GROUP: Final = 0
 TRANSACTIONAL_ID: Final = 1
@@ -92,20 +88,7 @@ class TransactionsWire(WireClient):
         return told.offset if told.error_code == ErrorCode.NONE else None
 
     async def fetch_committed(self, place: Place, offset: int, wait_ms: int) -> PartitionData:
-        asked = FetchPartition(
-            partition=place.partition,
-            current_leader_epoch=self.epoch_of(place),
-            fetch_offset=offset,
-            partition_max_bytes=8_192,
-        )
-        request = FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=1,
-            isolation_level=READ_COMMITTED,
-            topics=[FetchTopic(topic=place.topic, partitions=[asked])],
-        )
-        found = await self.ask_leader(place, request, FetchResponse, FETCH_VERSION)
-        return found.responses[0].partitions[0]
+        return await self.fetch(place, offset, wait_ms, READ_COMMITTED)
 
     async def committed_offset(self, group: str, place: Place) -> int | None:
         """Returns the stable committed offset, 0 if there is none; None if nobody says."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from tests.reliability.history import Outcome, Place, Seen
+from tests.simulation.brokers.transactions.asking import AbortableError, FencedError
 from tests.simulation.brokers.transactions.flows import Flow
-from tests.simulation.brokers.transactions.session import AbortableError, FencedError, Session
+from tests.simulation.brokers.transactions.session import Session
 from tests.simulation.brokers.transactions.wire import TransactionsWire, committed_records
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 PAUSE_MS: Final = 500
 """The pause between two transactions, on average."""
+WAKE_SECONDS: Final = 0.25
 PAUSE_SHARE: Final = 0.03
 GIVE_UP_SHARE: Final = 0.04
 ABORT_SHARE: Final = 0.15
@@ -53,7 +55,8 @@ class Worker(ABC):
                     self.session.producer = None
             else:
                 await self._transact()
-            await self.clients.pause(PAUSE_MS)
+            if not self.clients.is_over:
+                await self.clients.pause(PAUSE_MS)
 
     async def started(self) -> bool:
         """It has the transactional id; returns whether it can begin."""
@@ -117,6 +120,12 @@ class Worker(ABC):
             )
         return seen
 
+    async def _sleep(self, seconds: float) -> None:
+        """Sleeps so long, but wakes when all are to end: what it has open is to be decided by then."""
+        while seconds > 0 and not self.clients.is_over:
+            await asyncio.sleep(min(seconds, WAKE_SECONDS))
+            seconds -= WAKE_SECONDS
+
     async def hesitate(self) -> None:
         """Something may happen to the client here."""
         drawn = self.chance.random()
@@ -125,7 +134,7 @@ class Worker(ABC):
             if self.chance.random() < 0.7:
                 self._has_successor = True
                 self.clients.succeed(self)
-            await asyncio.sleep(self.chance.uniform(0.5, 6.0))
+            await self._sleep(self.chance.uniform(0.5, 6.0))
         elif drawn < PAUSE_SHARE + GIVE_UP_SHARE:
             raise GivenUpError
         if self.clients.is_over:

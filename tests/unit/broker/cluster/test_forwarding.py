@@ -16,8 +16,10 @@ from distributedlog.broker.cluster.metadata import MetadataReplica
 from distributedlog.control.contract import ControllerReply
 from distributedlog.controller.bundles import encode_bundle
 from distributedlog.controller.features import LEVEL_MAX, versioned
+from distributedlog.controller.image import ControllerRegistration
 from distributedlog.controller.records import NoOp
 from distributedlog.controller.requests import (
+    AddVoterRequest,
     AllocateProducerIdsRequest,
     AlterConfigsRequest,
     AlterPartitionsRequest,
@@ -29,11 +31,14 @@ from distributedlog.controller.requests import (
     DescribeQuorumRequest,
     ElectLeadersRequest,
     FenceRefusedRequest,
+    ForgetControllerRequest,
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
     NewTopic,
     ProducerIdBlock,
     ReadImageRequest,
+    RegisterControllerRequest,
+    RemoveVoterRequest,
     Request,
     Response,
     UnregisterBrokerRequest,
@@ -50,10 +55,12 @@ from distributedlog.model.errors import (
     StaleBrokerEpochError,
     UnreachableError,
 )
+from distributedlog.model.ids import Uuid
 from distributedlog.ports.executor import Done, Outcome
 from tests.simulation.clock import SeededRandomness
 from tests.unit.broker.control_stage import Timers, registration
 
+CONTROLLER = ControllerRegistration(2, Uuid(bytes(16)), 7, "h", 9093)
 CHANGE = CreateTopicsRequest((NewTopic(name="orders"),))
 """Done twice it would not be the same."""
 HARMLESS = AllocateProducerIdsRequest(1, 1)
@@ -407,6 +414,10 @@ def test_who_waited_in_vain_leaves_nothing_behind() -> None:
         (AlterReassignmentsRequest(()), False),
         (FenceRefusedRequest(1, 2), False),  # of the controller to itself
         (UnregisterBrokerRequest(1), False),
+        (RegisterControllerRequest("c", CONTROLLER), True),
+        (ForgetControllerRequest(CONTROLLER), False),
+        (AddVoterRequest("c", 2), False),
+        (RemoveVoterRequest("c", 2), False),
         (DeleteTopicsRequest(("orders",)), False),
         (CreateTopicsRequest((), validate_only=False), False),
         (CreateTopicsRequest((), validate_only=True), True),

@@ -62,7 +62,7 @@ class Call(NamedTuple):
 class Bench:
     """A broker, and the one voter that it knows: a test answers for it, or lets it be silent."""
 
-    def __init__(self, *, hold_back: bool = False) -> None:
+    def __init__(self, *, hold_back: bool = False, host: str | None = None) -> None:
         self.timers = Timers()
         self.replica = MetadataReplica()
         self.calls: list[Call] = []
@@ -84,7 +84,7 @@ class Bench:
             randomness=SeededRandomness(1),
         )
         self.lifecycle = BrokerLifecycle(
-            registration(9),
+            registration(9)._replace(host=host),
             forwarder,
             TIMES,
             clock=self.timers.clock,

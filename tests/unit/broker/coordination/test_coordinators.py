@@ -147,6 +147,31 @@ def test_whoever_waits_is_told_when_another_broker_leads() -> None:
     assert stage.ask(HeartbeatRequest("g", member, None, 1)).code is ErrorCode.NOT_COORDINATOR
 
 
+def test_an_isolated_broker_coordinates_nothing_and_begins_anew_from_its_log() -> None:
+    """What waits there to be committed waits in vain, if another leads; else it is in the log."""
+    stage = GroupStage()
+    stage.commit(3)
+    stage.settle()
+    stage.metadata.change(OFFSETS_NUMBER, replicas=[ME, OTHER], isr=[ME, OTHER])
+    stage.stage.apply()
+    partition = stage.stage[OFFSETS_TOPIC]
+    writing = stage.commit(4)
+    stage.settle()
+    assert not writing.is_told
+    partition.set_heard(())
+    assert writing.code is ErrorCode.NOT_COORDINATOR
+    assert stage.commit(5).code is stage.fetch().code is ErrorCode.NOT_COORDINATOR
+    partition.set_heard(None)
+    assert stage.fetch().code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    stage.settle()
+    reading = stage.fetch()
+    assert not reading.is_told, "what it would say is not committed"
+    partition.read_for_replica(OTHER, partition.log_end_offset, 1_000, stage.stage.clock.monotonic_ms())
+    stage.settle()
+    assert reading.code is ErrorCode.NONE
+    assert stage.committed() == [4], "it was written, though nobody knew"
+
+
 def test_a_new_epoch_reads_the_log_anew() -> None:
     stage = GroupStage()
     stage.commit(3)

@@ -10,13 +10,16 @@ from distributedlog.broker.coordination.marker_sender import (
     RETRY_MS_MAX,
     MarkerJob,
 )
+from distributedlog.client.connection import connect
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.ids import TopicPartition
+from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from distributedlog.statemachine import Producer
 from distributedlog.transactions.requests import SendMarkers
 from tests.unit.broker.partition_stage import OTHER
 from tests.unit.broker.transaction_stage import TOPIC_NUMBER, TransactionStage
+from tests.unit.client.stage import ScriptedBroker, run
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 RETRIABLE = [
@@ -149,6 +152,39 @@ def test_an_unreachable_leader_holds_up_its_own_transactions_alone() -> None:
         assert sorted(stage.done) == [0, 1, 2, 100, 101, 102]
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("frozen_at", [ApiKey.API_VERSIONS, ApiKey.WRITE_TXN_MARKERS])
+def test_a_fenced_leader_is_waited_for_no_longer(frozen_at: ApiKey) -> None:
+    """It accepts connections and says nothing: for half an hour, if that were all we went by."""
+    count = 1 if frozen_at is ApiKey.API_VERSIONS else IN_FLIGHT_MAX
+    frozen = ScriptedBroker({frozen_at: lambda *_: None}, versions={ApiKey.WRITE_TXN_MARKERS: (1, 2)})
+
+    async def story() -> None:
+        stage = Sending()
+        stage.sender._timeout_ms = 30 * 60_000
+        address = frozen.address
+        stage.sender._connect = lambda broker_id: connect(address.host, address.port, timeout_ms=30 * 60_000)
+        stage.register(OTHER)
+        stage.metadata.change(TOPIC_NUMBER, leader=OTHER)
+        sent = range(IN_FLIGHT_MAX + 2)  # some wait behind those that are in flight
+        for number in sent:
+            stage.send(number, T0)
+            await stage.settle()
+        while frozen.count(frozen_at) < count:
+            await asyncio.sleep(0.01)
+        stage.coordinators.brokers_changed()
+        await stage.advance(RETRY_MS_MAX)
+        assert not stage.done, "nothing has happened to it"
+        stage.register(OTHER, fenced=True)
+        stage.metadata.change(TOPIC_NUMBER, leader=1)
+        stage.coordinators.brokers_changed()
+        for _ in range(10):
+            await stage.advance(RETRY_MS_MAX)
+        assert sorted(stage.done) == list(sent)
+
+    with frozen.running():
+        run(story())
 
 
 def test_a_slow_answer_holds_up_nobody_and_requests_are_bounded() -> None:

@@ -14,7 +14,7 @@ from distributedlog.broker.cluster.metadata import MetadataReplica
 from distributedlog.broker.coordination.producer_ids import ProducerIds
 from distributedlog.broker.net.context import ANONYMOUS, ConnectionSession, RequestContext
 from distributedlog.broker.net.dispatch import HANDLERS, Registration
-from distributedlog.broker.services import Services
+from distributedlog.broker.services import Heard, Services
 from distributedlog.controller.image import Endpoint, MetadataImage
 from distributedlog.controller.requests import (
     AllocateProducerIdsRequest,
@@ -96,6 +96,7 @@ class Broker:
             "controller": self.controller,
             "producer_ids": ProducerIds(self._fetch_block),
             "partitions": NoLogs(),
+            "isolation": Heard(),
         }
         absent = dict.fromkeys(each.name for each in fields(Services))
         self.services = Services(**cast(Any, {**absent, **present}))

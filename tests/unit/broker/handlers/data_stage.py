@@ -13,6 +13,7 @@ from distributedlog.broker.net.context import ANONYMOUS, ConnectionSession, Requ
 from distributedlog.broker.net.dispatch import HandlerResponse
 from distributedlog.broker.net.pending import PendingResponse
 from distributedlog.broker.observability.metrics import BrokerMetrics
+from distributedlog.broker.quotas.replication_quotas import ReplicationQuotas
 from distributedlog.broker.replicas.delayed import Purgatory
 from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
 from distributedlog.broker.replicas.partitions import SYNC_PAUSE_MS
@@ -91,6 +92,7 @@ class DataBroker:
             searches=StepQueue(InlineExecutor()),
             preparations=StepQueue(preparing or InlineExecutor(), running_max=2),
             fetch_sessions=FetchSessionCache(8, randomness=SeededRandomness(1), idle=purgatory.idle),
+            replication_quotas=ReplicationQuotas(self.stage.settings),
             producer_ids=cast(Any, None),
             groups=cast(Any, NoGroups()),
             transactions=cast(Any, None),
@@ -123,6 +125,11 @@ class DataBroker:
         self.register(OTHER, 9_002)
         self.metadata.change(TOPIC_NUMBER, replicas=[ME, OTHER], isr=[ME, OTHER])
         self.metadata.change(TOPIC_NUMBER, leader=leader)
+        self.follow()
+
+    def lead_anew(self) -> None:
+        """This broker leads on in another leader epoch, as when replicas have been moved."""
+        self.metadata.change(TOPIC_NUMBER, leader=ME)
         self.follow()
 
     @property

@@ -12,6 +12,7 @@ from distributedlog.broker.net.connection import GONE, REFUSED
 from distributedlog.broker.net.dispatch import HANDLERS
 from distributedlog.broker.net.server import KafkaServer
 from distributedlog.broker.observability.metrics import BrokerMetrics
+from distributedlog.broker.quotas.replication_quotas import ReplicationQuotas
 from distributedlog.broker.replicas.delayed import Purgatory
 from distributedlog.broker.replicas.fetch_sessions import FetchSessionCache
 from distributedlog.broker.replicas.partitions import PartitionSet
@@ -106,6 +107,7 @@ class Served:
             searches=StepQueue(PostingExecutor(self.executor, scheduler)),
             preparations=StepQueue(PostingExecutor(self.executor, scheduler), running_max=2),
             fetch_sessions=FetchSessionCache(8, randomness=SeededRandomness(1), idle=self.purgatory.idle),
+            replication_quotas=ReplicationQuotas(settings),
             producer_ids=cast(Any, None),
             groups=cast(Any, None),
             transactions=cast(Any, None),

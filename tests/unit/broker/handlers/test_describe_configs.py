@@ -84,7 +84,6 @@ def test_types_and_documentation_are_told_from_version_3_on() -> None:
         ("preallocate", BOOLEAN, "false", [("log.preallocate", "false", DEFAULT)]),
         ("compression.lz4.level", INT, "9", [("compression.lz4.level", "9", DEFAULT)]),
         ("local.retention.ms", LONG, "-2", [("log.local.retention.ms", "-2", DEFAULT)]),
-        ("leader.replication.throttled.replicas", LIST, "", []),
         ("remote.storage.enable", BOOLEAN, "false", []),
     ],
 )

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ class PausingTwin(Twin):
 
     def __init__(self) -> None:
         super().__init__(rests=True)
+        self._numbers = count()
         self.waiting: dict[int, tuple[int, int]] = {}
         """The partition, and the end that is to be committed, of each waiter."""
 
@@ -46,7 +48,7 @@ class PausingTwin(Twin):
 
     def do_wait(self, number: int) -> None:
         """Somebody waits for what others have appended."""
-        partition, waiter = self.partition(number), len(self.waiting)
+        partition, waiter = self.partition(number), next(self._numbers)
         self.waiting[waiter] = number, partition.log_end_offset
 
         def done(_: list[ErrorCode]) -> None:
@@ -120,6 +122,20 @@ def test_whoever_begins_to_wait_ends_the_pause(step: tuple[Any, ...]) -> None:
         assert sent_bytes(twin) == []
         twin.do(step)
         assert sent_bytes(twin) == [BATCH_BYTES * (1 + (step[0] == "await"))]
+
+
+def test_the_news_of_a_commit_goes_with_the_next_records_or_after_the_pause() -> None:
+    """The fetch that the next records are sent with is not ended by it."""
+    with caught_up() as twin:
+        for step in (("await", FIRST), FETCH, ("settle",)):
+            twin.do(step)
+        assert twin.waiting == {}, "the follower has stored it"
+        assert sent_bytes(twin) == [BATCH_BYTES], "and still waits with its next fetch"
+        twin.do(("await", FIRST))
+        assert sent_bytes(twin) == [BATCH_BYTES] * 2
+        for step in (FETCH, ("settle",), ("pass", PAUSE_MS + delayed.BUCKET_MS)):
+            twin.do(step)
+        assert sent_bytes(twin) == [BATCH_BYTES, BATCH_BYTES, 0]
 
 
 def test_much_is_sent_whether_the_follower_pauses_or_not(monkeypatch: pytest.MonkeyPatch) -> None:

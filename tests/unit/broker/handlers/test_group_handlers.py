@@ -253,6 +253,7 @@ def test_positions_are_given_back(broker: GroupBroker, version: int) -> None:
 def test_a_coordinator_that_is_loading_says_so_and_not_that_there_is_nothing(
     broker: GroupBroker, version: int
 ) -> None:
+    """It says so for the group and in versions 2 to 7 for each partition: aiokafka looks at those alone."""
     broker.commit(5)
     broker.groups.restart()
     broker.services.groups = broker.groups.groups
@@ -266,7 +267,7 @@ def test_a_coordinator_that_is_loading_says_so_and_not_that_there_is_nothing(
         response = broker.ask(request, version, OffsetFetchResponse)
         answers = [each.error_code for topic in response.topics for each in topic.partitions]
         answers += [response.error_code] if version >= 2 else []
-    assert answers == [loading]
+    assert answers == ([loading] * 2 if 2 <= version < 8 else [loading])
 
 
 @pytest.mark.parametrize("version", versions_of(HeartbeatRequest))

@@ -242,6 +242,25 @@ def test_a_broker_that_does_not_lead_says_who_does(tmp_path: Path) -> None:
         assert response.node_endpoints == [], "nobody is sent to a broker that is fenced"
 
 
+def test_an_isolated_broker_refuses_those_who_wait_and_names_nobody(tmp_path: Path) -> None:
+    """Clients that are told of no leader ask others for metadata."""
+    with data_broker(tmp_path) as broker:
+        partition = broker.partition
+        partition.become_leader(
+            partition.leader_epoch, partition_epoch=1, replicas=(ME, OTHER), isr=(ME, OTHER), now_ms=0
+        )
+        pending = broker.begin(produce_request(batch_of([value_of(1)]), acks=-1), 12)
+        partition.set_heard(())
+        waited = broker.finish(pending, 12, ProduceResponse)
+        refused = broker.ask(produce_request(batch_of([value_of(2)]), acks=-1), 12, ProduceResponse)
+        for response in (waited, refused):
+            answer = response.responses[0].partition_responses[0]
+            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert answer.current_leader is not None
+            assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (-1, -1)
+            assert response.node_endpoints == []
+
+
 def test_a_partition_of_others_is_known_from_the_image(tmp_path: Path) -> None:
     with data_broker(tmp_path) as broker:
         broker.metadata.create("elsewhere", 5, replicas=(OTHER,), leader=OTHER, epoch=3)

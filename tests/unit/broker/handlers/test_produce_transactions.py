@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from distributedlog.broker.net.context import ConnectionSession
 from distributedlog.broker.net.pending import PendingResponse
 from distributedlog.broker.peers.transaction_verifier import Purpose
 from distributedlog.model.error_codes import ErrorCode
@@ -50,7 +51,9 @@ def told(broker: DataBroker, pending: object, version: int = 11) -> PartitionPro
 
 
 def end(broker: DataBroker, *, commit: bool = True) -> None:
+    """Does what WriteTxnMarkers does (`handlers.write_txn_markers`)."""
     produce_data(broker.partition, marker_of(7, commit=commit), Origin.COORDINATOR)
+    broker.partition.verifications.end(7, 0, has_bumped_epoch=False)
 
 
 @pytest.mark.parametrize(("version", "purpose"), VERSIONS.items())
@@ -134,12 +137,23 @@ def test_a_classic_client_is_not_overtaken_by_its_own_next_batch(tmp_path: Path)
         assert told(broker, first).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         second = begin(broker, transactional(1))
         broker.verifier.answer()
-        assert told(broker, second).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert told(broker, second).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         assert broker.partition.log_end_offset == 0
         again = begin(broker, transactional())
         broker.verifier.answer()
         assert told(broker, again).base_offset == 0
         assert told(broker, broker.begin(request_of(transactional(1)), 11)).base_offset == 1
+
+
+def test_a_classic_client_is_not_overtaken_on_another_connection(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        begin(broker, transactional())
+        broker.verifier.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        broker.session = ConnectionSession()
+        second = begin(broker, transactional(1))
+        broker.verifier.answer()
+        assert told(broker, second).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert broker.partition.log_end_offset == 0
 
 
 def test_a_first_batch_that_is_not_sent_again_holds_nobody_up(tmp_path: Path) -> None:
@@ -193,6 +207,41 @@ def test_a_leadership_that_was_lost_meanwhile_refuses_the_batch(tmp_path: Path) 
         broker.verifier.answer()
         assert told(broker, pending).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert broker.partition.log_end_offset == 0
+
+
+def test_another_leader_epoch_meanwhile_has_the_batch_sent_again(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        pending = begin(broker, transactional())
+        broker.lead_anew()
+        broker.verifier.answer()
+        assert told(broker, pending).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        broker.session = ConnectionSession()
+        following = begin(broker, transactional(1))
+        broker.verifier.answer()
+        assert told(broker, following).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        broker.lead_anew()
+        following = begin(broker, transactional(1))
+        broker.verifier.answer()
+        assert told(broker, following).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        again = begin(broker, transactional())
+        broker.verifier.answer()
+        assert told(broker, again).base_offset == 0
+        assert len(broker.verifier.asked) == 4, "what was confirmed in an earlier epoch is asked again"
+
+
+def test_another_leader_epoch_while_a_batch_is_prepared_has_it_sent_again(tmp_path: Path) -> None:
+    preparing = StepExecutor()
+    with data_broker(tmp_path, preparing=preparing) as broker:
+        request = request_of(transactional())
+        request.topic_data[0].partition_data.append(PartitionProduceData(index=0, records=long_batch()))
+        pending = broker.begin(request, 11)
+        broker.verifier.answer()
+        broker.lead_anew()
+        preparing.run_all()
+        response = broker.finish(pending, 11, ProduceResponse)
+        found = [each for topic in response.responses for each in topic.partition_responses]
+        assert found[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert len(broker.partition.verifications) == 0
 
 
 def test_a_request_whose_time_is_over_appends_nothing(tmp_path: Path) -> None:

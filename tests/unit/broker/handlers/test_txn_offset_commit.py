@@ -2,7 +2,7 @@
 marker."""
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import pytest
@@ -38,10 +38,12 @@ from distributedlog.protocol.messages.write_txn_markers import (
 )
 from distributedlog.protocol.schema import Message
 from distributedlog.replication.partition import Partition
-from tests.unit.broker.group_stage import GROUP, GroupStage
+from tests.unit.broker.group_stage import GROUP, OFFSETS_NUMBER, GroupStage
 from tests.unit.broker.handlers.admin_stage import registration_of, versions_of
 from tests.unit.broker.handlers.transaction_stage import TRANSACTIONAL_ID, ScriptedVerifier
+from tests.unit.broker.partition_stage import ME
 from tests.unit.broker.server_stage import bare_services
+from tests.unit.replication.support import confirm
 
 R = TypeVar("R", bound=Message)
 
@@ -55,6 +57,8 @@ class TransactionalGroupBroker:
         self.groups.settle()
         stage = self.groups.stage
         self.verifier = ScriptedVerifier()
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What happens while the coordinator is asked."""
         self.services = bare_services(stage.settings, stage.clock)
         self.services.metadata = self.groups.metadata
         self.services.groups = self.groups.groups
@@ -67,6 +71,12 @@ class TransactionalGroupBroker:
     @property
     def partition(self) -> Partition:
         return self.groups.stage[OFFSETS_TOPIC]
+
+    def lead_anew(self) -> None:
+        """It leads on in another leader epoch, and has loaded the group again."""
+        self.groups.metadata.change(OFFSETS_NUMBER, leader=ME)
+        self.groups.stage.apply()
+        self.groups.settle()
 
     def restart(self) -> None:
         self.groups.restart()
@@ -91,6 +101,7 @@ class TransactionalGroupBroker:
         answer: HandlerResponse | None
         try:
             answer = registration.handle(self.services, received, context)
+            self.meanwhile()
             if verifies:
                 self.verifier.answer(*codes)
             if isinstance(answer, Awaitable):
@@ -143,13 +154,13 @@ class TransactionalGroupBroker:
         ((only,),) = (topic.partitions for topic in response.topics)
         return ErrorCode(only.error_code)
 
-    def end(self, *, commit: bool, epoch: int = 0, version: int = 0) -> ErrorCode:
+    def end(self, *, commit: bool, epoch: int = 0, version: int = 0, coordinator_epoch: int = 0) -> ErrorCode:
         marker = WritableTxnMarker(
             producer_id=7,
             producer_epoch=epoch,
             transaction_result=commit,
             topics=[WritableTxnMarkerTopic(name=OFFSETS_TOPIC, partition_indexes=[0])],
-            coordinator_epoch=0,
+            coordinator_epoch=coordinator_epoch,
             transaction_version=version,
         )
         response = self.ask(WriteTxnMarkersRequest(markers=[marker]), 2, WriteTxnMarkersResponse)
@@ -247,6 +258,19 @@ def test_what_is_not_confirmed_is_not_written(
     assert len(broker.partition.verifications) == 0
 
 
+def test_what_was_confirmed_in_an_earlier_leader_epoch_is_asked_again(
+    broker: TransactionalGroupBroker,
+) -> None:
+    broker.meanwhile = broker.lead_anew
+    assert broker.commit(5) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert len(broker.partition.verifications) == 0
+    broker.meanwhile = lambda: None
+    assert broker.commit(5) is ErrorCode.NONE
+    assert len(broker.verifier.asked) == 2
+    assert broker.end(commit=True) is ErrorCode.NONE
+    assert broker.fetch() == (5, ErrorCode.NONE)
+
+
 def test_a_repeated_marker_and_a_late_one_change_nothing(broker: TransactionalGroupBroker) -> None:
     broker.commit(5)
     assert broker.end(commit=True, epoch=1, version=2) is ErrorCode.NONE
@@ -258,6 +282,22 @@ def test_a_repeated_marker_and_a_late_one_change_nothing(broker: TransactionalGr
     assert broker.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     assert broker.end(commit=True, epoch=2, version=2) is ErrorCode.NONE
     assert broker.fetch() == (9, ErrorCode.NONE)
+
+
+def test_a_marker_ends_the_verification_of_its_own_transaction_and_of_no_later_one(
+    broker: TransactionalGroupBroker,
+) -> None:
+    broker.commit(5)
+    verifications = broker.partition.verifications
+    for epoch, is_kept in ((0, False), (1, True)):
+        confirm(broker.partition, 7, epoch)
+        assert broker.end(commit=True, epoch=1, version=2) is ErrorCode.NONE
+        assert verifications.is_confirmed(7, epoch) is is_kept
+    fenced = broker.end(commit=True, epoch=1, coordinator_epoch=-1)
+    assert fenced is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert verifications.is_confirmed(7, 1), "what is refused ends nothing"
+    assert broker.end(commit=True, epoch=1) is ErrorCode.NONE
+    assert not verifications.is_confirmed(7, 1)
 
 
 def test_a_fenced_producer_commits_nothing(broker: TransactionalGroupBroker) -> None:

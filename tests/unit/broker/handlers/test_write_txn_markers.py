@@ -15,12 +15,13 @@ from distributedlog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from distributedlog.replication.contract import Isolation
+from distributedlog.replication.contract import ACKS_ALL, Isolation
 from tests.unit.broker.handlers.admin_stage import registration_of
 from tests.unit.broker.handlers.data_stage import TOPIC, DataBroker, data_broker
 from tests.unit.broker.handlers.transaction_stage import transactional
 from tests.unit.broker.partition_stage import OTHER
-from tests.unit.replication.support import produce_data
+from tests.unit.replication.support import confirm, produce_data
+from tests.unit.storage.support import NOW_MS
 
 
 def marker(
@@ -134,6 +135,42 @@ def test_a_marker_ends_a_verification_that_is_under_way(tmp_path: Path) -> None:
             assert write(broker, marker()) == [ErrorCode.NONE]
             asked.is_confirmed = True
             assert not broker.partition.verifications.is_confirmed(7, 0)
+
+
+def test_a_marker_ends_what_was_confirmed_in_the_epoch_before_and_not_in_its_own(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        ended, going_on = confirm(broker.partition, 7, 0), confirm(broker.partition, 8, 1)
+        assert write(broker, marker(epoch=1, version=2)) == [ErrorCode.NONE]
+        assert not broker.partition.verifications.is_confirmed(7, 0)
+        assert broker.partition.verifications.is_confirmed(8, 1)
+        for each in (ended, going_on):
+            broker.partition.verifications.release(each)
+
+
+@pytest.mark.parametrize("coordinator_epoch", [0, 1])
+def test_a_marker_that_comes_again_takes_nothing_from_the_next_transaction(
+    tmp_path: Path, coordinator_epoch: int
+) -> None:
+    """Sent again after a lost answer, or by the next coordinator."""
+    with data_broker(tmp_path) as broker:
+        produce_data(broker.partition, transactional())
+        assert write(broker, marker(epoch=1, version=2)) == [ErrorCode.NONE]
+        confirm(broker.partition, 7, 1)
+        again = marker(epoch=1, version=2, coordinator_epoch=coordinator_epoch)
+        assert write(broker, again) == [ErrorCode.NONE]
+        broker.partition.append(transactional(0, epoch=1), ACKS_ALL, NOW_MS)
+        assert broker.partition.has_open_transaction(7, 1)
+
+
+def test_a_marker_that_is_refused_takes_no_verification_away(tmp_path: Path) -> None:
+    with data_broker(tmp_path) as broker:
+        produce_data(broker.partition, transactional())
+        assert write(broker, marker(coordinator_epoch=5)) == [ErrorCode.NONE]
+        confirm(broker.partition, 7)
+        dead = write(broker, marker(coordinator_epoch=4))
+        assert dead == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+        assert broker.partition.verifications.is_confirmed(7, 0)
+        broker.partition.append(transactional(1), ACKS_ALL, NOW_MS)
 
 
 # --- who may ----------------------------------------------------------------------------------

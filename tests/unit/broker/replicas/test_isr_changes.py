@@ -206,6 +206,30 @@ def test_a_proposal_of_which_nothing_is_known_still_counts() -> None:
     assert not leader.is_open()
 
 
+def test_nothing_is_kept_of_a_partition_that_goes_while_it_is_asked_about() -> None:
+    leader = Leader()
+    leader.fetch(OTHER, 0)
+    partition = leader.stage["t"]
+    leader.stage.metadata.remove(NUMBER)
+    leader.stage.apply()
+    assert partition.is_stopped
+    leader.lose_answer()
+    changes = leader.changes
+    for kept in (changes._leading, changes._waiting, changes._not_before_ms, changes._unknown_until_ms):
+        assert partition not in kept
+
+
+def test_an_answer_that_is_lost_says_nothing_of_a_proposal_that_the_image_has_settled() -> None:
+    leader = Leader()
+    leader.fetch(OTHER, 0)
+    leader.set_isr(ME, OTHER)
+    leader.lose_answer()
+    leader.fetch(THIRD, 0)
+    assert leader.asked_isr() == [(ME, -1), (OTHER, OTHER), (THIRD, THIRD)], "at once"
+    leader.answer(ErrorCode.INELIGIBLE_REPLICA)
+    assert not leader.is_open()
+
+
 def test_another_partition_epoch_is_settled_by_the_image() -> None:
     leader = Leader()
     leader.fetch(OTHER, 0)

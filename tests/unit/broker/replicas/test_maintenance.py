@@ -17,7 +17,7 @@ from distributedlog.storage.checkpoints import (
 )
 from distributedlog.storage.epochs import EpochEnd
 from tests.unit.broker.partition_stage import ME, OTHER, ROOT, Stage, topic_id
-from tests.unit.replication.support import produce, produce_data
+from tests.unit.replication.support import follower_batch, produce, produce_data
 from tests.unit.storage.support import NOW_MS, batch_of, value_of, values_in
 
 ORDERS = TopicPartition("orders", 0)
@@ -87,10 +87,10 @@ def test_a_leader_is_told_of_a_followers_start_when_a_crash_cannot_take_it_back(
     stage.settle()
     stage.apply(stage.metadata.change(1, leader=OTHER))
     orders = stage["orders"]
-    orders.follow_high_watermark(4)
+    orders.follow_watermarks(4, 0, NOW_MS)
     told: list[int] = []
     stage.partitions.signals.end_stored.append(lambda partition: told.append(partition.log_start_offset))
-    orders.follow_log_start(3, NOW_MS)
+    orders.follow_watermarks(4, 3, NOW_MS)
     position = orders.fetch_position
     assert position is not None
     assert (orders.log_start_offset, position.log_start_offset) == (3, 0)
@@ -101,6 +101,31 @@ def test_a_leader_is_told_of_a_followers_start_when_a_crash_cannot_take_it_back(
     assert position.log_start_offset == 3
     assert told == [3]
     assert offsets_in(stage, LOG_START_FILE) == {ORDERS: 3}
+
+
+def test_a_leader_is_not_told_of_a_start_that_was_stored_of_the_log_before_a_restart() -> None:
+    """The write was under way when the log began anew, which took the start back: a crash would, too."""
+    stage = Stage()
+    stage.metadata.create("orders", 1, replicas=(ME, OTHER), leader=OTHER, epoch=1)
+    stage.apply()
+    orders = stage["orders"]
+
+    def replicate() -> None:
+        batches = b"".join(bytes(follower_batch(at, at, leader_epoch=1)) for at in range(4))
+        orders.append_as_follower(batches, leader_epoch=1, leader_high_watermark=4, now_ms=NOW_MS)
+
+    replicate()
+    stage.settle()
+    orders.follow_watermarks(4, 3, NOW_MS)
+    orders.restart_at(0, leader_epoch=1, now_ms=NOW_MS)
+    replicate()
+    orders.follow_watermarks(4, 3, NOW_MS)
+    stage.executor.run_one()
+    told = [orders.stored_start_offset]
+    assert offsets_in(stage, LOG_START_FILE) == {ORDERS: 0}
+    stage.settle()
+    told.append(orders.stored_start_offset)
+    assert told == [0, 3]
 
 
 def test_a_truncation_takes_back_what_was_noted_before_it_cuts() -> None:
@@ -269,6 +294,25 @@ def test_recovery_points_wait_for_the_epochs_that_could_not_be_written() -> None
     assert offsets_in(stage, RECOVERY_POINT_FILE) == {ORDERS: 0}
     stage.pass_time(60_000)
     assert offsets_in(stage, RECOVERY_POINT_FILE) == {ORDERS: 1}
+
+
+def test_only_a_leader_forgets_producers_by_time_and_a_new_one_gives_them_all_of_it() -> None:
+    """A follower whose clock jumped would not know a retry when it leads."""
+    expiring = LogConfig(producer_id_expiration_ms=600_000)
+    stage = Stage(log=expiring)
+    stage.metadata.create("orders", 1, replicas=(ME, OTHER), epoch=1)
+    stage.apply()
+    produce_data(stage["orders"], batch_of([b"v"], producer_id=7, producer_epoch=0, base_sequence=0))
+    stage.settle()
+    stage.apply(stage.metadata.change(1, leader=OTHER))
+    stage.pass_time(3_600_000)
+    producers = stage["orders"].log.producers
+    assert [state.producer_id for state in producers] == [7]
+    stage.apply(stage.metadata.change(1, leader=ME))
+    stage.pass_time(600_000)
+    assert [state.producer_id for state in producers] == [7]
+    stage.pass_time(600_000)
+    assert len(producers) == 0
 
 
 def test_made_up_producers_are_forgotten_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

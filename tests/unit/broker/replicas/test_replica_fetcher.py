@@ -5,8 +5,9 @@ import gc
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
+from distributedlog.broker.quotas.replication_quotas import ReplicationQuota
 from distributedlog.broker.replicas.healing import CORRUPT_TAG
-from distributedlog.broker.replicas.replica_fetcher import TURN_TRUNCATIONS
+from distributedlog.broker.replicas.replica_fetcher import TURN_BYTES, TURN_TRUNCATIONS
 from distributedlog.broker.replicas.replica_fetcher_manager import FetchLimits, ReplicaFetcherManager
 from distributedlog.client.connection import Connection
 from distributedlog.model.error_codes import ErrorCode
@@ -31,7 +32,7 @@ from distributedlog.storage.checkpoints import RECOVERY_POINT_FILE, decode_offse
 from tests.simulation.disk import SimDisk
 from tests.unit.broker.partition_stage import ME, OTHER, ROOT, Stage, topic_id
 from tests.unit.replication.support import follower_batch
-from tests.unit.storage.support import open_store, value_of, values_in
+from tests.unit.storage.support import batch_of, open_store, value_of, values_in
 
 NUMBER = 7
 MANY = 8
@@ -83,6 +84,7 @@ class Follower:
         self.stage = Stage()
         self.leaders: list[Leader] = []
         self.refuses = 0
+        self.quota = ReplicationQuota()
         self.fetchers = ReplicaFetcherManager(
             self.stage.partitions.signals,
             node_id=ME,
@@ -92,6 +94,7 @@ class Follower:
             scheduler=self.stage.scheduler,
             limits=FetchLimits(),
             lower_checkpoints=self.stage.partitions.maintenance.lower,
+            quota=self.quota,
         )
         self.stage.metadata.create("t", NUMBER, replicas=(ME, OTHER), leader=OTHER, epoch=3)
         self.stage.apply()
@@ -207,6 +210,22 @@ def test_a_diverging_log_is_truncated_and_fetched_again() -> None:
     play(story)
 
 
+def test_a_diverging_log_of_which_the_leader_has_deleted_the_rest_begins_anew() -> None:
+    """The leader has deleted offset 0 in epoch 2, and does not know any more that ours is not its own."""
+
+    async def story(follower: Follower) -> None:
+        await follower.answer(
+            data(follower_batch(0, 1, leader_epoch=0) + follower_batch(1, 2, leader_epoch=1), mark=0)
+        )
+        await follower.answer(data(start=1, diverging=(0, 1)))
+        assert values_in(follower.partition.log) == []
+        assert (follower.partition.log_start_offset, follower.partition.log_end_offset) == (1, 1)
+        assert follower.last() == (3, 1, -1)
+        assert follower.fetchers.counts.truncations_below_hw == 0
+
+    play(story)
+
+
 def test_many_logs_are_truncated_some_in_a_turn_with_checkpoints_lowered_once_for_all() -> None:
     """A power cut at any operation of it leaves logs that reach as far as their recovery points."""
     count = 2 * TURN_TRUNCATIONS + 1
@@ -240,6 +259,50 @@ def test_many_logs_are_truncated_some_in_a_turn_with_checkpoints_lowered_once_fo
             store = open_store(fork)
             assert all(report.is_sound for report in store.reports.values())
             store.abandon()
+
+    play(story)
+
+
+def test_of_what_comes_for_many_partitions_at_most_a_turns_bytes_are_appended_in_a_turn() -> None:
+    async def story(follower: Follower) -> None:
+        stage = follower.stage
+        stage.apply(stage.metadata.create("many", MANY, 5, replicas=(ME, OTHER), leader=OTHER, epoch=3))
+        await follower.answer()  # of the request before, which makes the session
+        large = batch_of([bytes(TURN_BYTES * 2 // 5)])
+        whole = batch_of([bytes(TURN_BYTES)])
+        assert len(whole) > TURN_BYTES, "one batch is taken whatever its size"
+        given = [data(each) for each in (large, large, large, whole, large)]
+        counts = follower.fetchers.counts
+        await follower.answer_all(MANY, given, turns=False)
+        turns = [counts.appended_bytes]
+        for _ in range(3):
+            stage.scheduler.run_turn()
+            turns.append(counts.appended_bytes - sum(turns))
+        assert turns == [2 * len(large), len(large), len(whole), len(large)], "others have their turn between"
+
+    play(story)
+
+
+def test_a_follower_makes_room_on_a_full_disk_and_goes_on_when_there_is_some() -> None:
+    async def story(follower: Follower) -> None:
+        disk, partition = follower.stage.sim, follower.partition
+        records = b"".join(bytes(follower_batch(at, at, leader_epoch=3)) for at in range(40))
+        await follower.answer(data(records, mark=40))
+        await follower.answer(data(mark=40, start=30))
+        assert partition.log_start_offset == 30
+        disk.capacity_bytes = disk.used_bytes
+        await follower.answer(data(follower_batch(40, 40, leader_epoch=3), mark=40))
+        assert partition.log_end_offset == 41, "segments that the leader has deleted made room"
+        assert follower.last() == (3, 41, 3)
+        disk.capacity_bytes = disk.used_bytes
+        await follower.answer(data(follower_batch(41, 41, leader_epoch=3), mark=41))
+        assert (partition.log_end_offset, partition.failure) == (41, None)
+        requests = len(follower.leader.asked)
+        disk.capacity_bytes *= 2
+        await follower.advance(61_000)
+        assert len(follower.leader.asked) > requests
+        await follower.answer(data(follower_batch(41, 41, leader_epoch=3), mark=41))
+        assert partition.log_end_offset == 42
 
     play(story)
 
@@ -363,6 +426,19 @@ def test_who_leads_now_fetches_no_more() -> None:
         await follower.turn()
         assert follower.fetchers.leaders == []
         assert follower.leader.is_closed
+
+    play(story)
+
+
+def test_a_sync_may_end_when_nothing_is_fetched_any_more() -> None:
+    async def story(follower: Follower) -> None:
+        partition = follower.partition
+        partition.append_as_follower(
+            follower_batch(0, 1, leader_epoch=3), leader_epoch=3, leader_high_watermark=0, now_ms=0
+        )
+        follower.fetchers.close()
+        follower.stage.settle()
+        assert partition.is_stored
 
     play(story)
 

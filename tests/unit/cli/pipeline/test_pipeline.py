@@ -165,3 +165,11 @@ def test_a_new_project_says_if_its_topics_could_not_be_made(
     assert outcome.code == 0
     assert "no topic was made" in outcome.err
     assert "no topic was made" not in dlog("pipeline", "init", "quiet", "--no-topics").err
+
+
+def test_an_unknown_table_is_refused_before_anything_is_started(dlog: Dlog, shop: Path) -> None:
+    """No broker answers there: whoever gets so far ends with exit code 3."""
+    outcome = dlog("pipeline", "run", "-p", shop, "--full-refresh", "oders")
+    assert outcome.code == 2
+    assert "this pipeline has no table oders: did you mean orders" in outcome.err
+    assert not (shop / ".dlog" / "spark.log").exists()

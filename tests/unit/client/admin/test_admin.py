@@ -22,7 +22,9 @@ from distributedlog.model.errors import (
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from tests.unit.client.stage import QUICK, HangUp, ScriptedBroker, free_port, run
+from distributedlog.protocol.messages.metadata import MetadataRequest
+from distributedlog.protocol.schema import Message
+from tests.unit.client.stage import QUICK, HangUp, Raw, ScriptedBroker, free_port, run
 from tests.unit.client.town import Town
 
 
@@ -140,6 +142,24 @@ def test_a_change_of_unknown_fate_is_not_tried_again() -> None:
         with pytest.raises(ConnectionLostError):
             admin.create_topic(NewTopic("orders"))
         assert admin.list_topics() == ()  # the next call connects again
+    assert broker.count(ApiKey.CREATE_TOPICS) == 1
+
+
+def test_a_change_that_was_not_asked_for_yet_is_tried_again() -> None:
+    """A broker hangs up on who asks it where the controller is, as an isolated one does."""
+    broker = Town().broker()
+    metadata, asked = broker.answers[ApiKey.METADATA], 0
+
+    def hang_up_once(request: MetadataRequest, version: int) -> Message | Raw | None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise HangUp
+        return metadata(request, version)
+
+    broker.answers[ApiKey.METADATA] = hang_up_once
+    with broker.running(), BlockingAdmin(broker.bootstrap, QUICK) as admin:
+        assert admin.create_topic(NewTopic("orders", 1)).name == "orders"
     assert broker.count(ApiKey.CREATE_TOPICS) == 1
 
 

@@ -11,6 +11,14 @@ def test_importing_the_package_loads_no_client() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+def test_a_producer_and_a_consumer_load_no_administration() -> None:
+    program = (
+        "import sys; from distributedlog import Consumer, Producer;"
+        "sys.exit('distributedlog.client.admin.topics' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
 def test_the_client_loads_no_broker_and_none_of_its_libraries() -> None:
     parts = ("grpc", "pyarrow", "google", "click", "rich", "distributedlog.broker", "distributedlog.storage")
     program = (

@@ -29,6 +29,7 @@ from distributedlog.model.errors import (
     RequestTimedOutError,
 )
 from distributedlog.records.record import Record
+from tests.simulation.net.virtual_loop import VirtualLoop
 from tests.system.server_process import ServerProcess, free_port
 from tests.unit.client.faces.stage import running_broker
 
@@ -325,3 +326,42 @@ def test_the_asyncio_face_refuses_a_send_that_meets_close(
                 await producer.send(topic, "v")
 
     asyncio.run(story())
+
+
+def test_a_send_goes_on_if_all_that_is_known_is_given_up_while_it_waits_for_room(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with asyncio.timeout(60), aio.Producer(bootstrap) as producer:
+            wait_for_room = producer._core.wait_for_room
+
+            async def wait_and_begin_anew() -> None:
+                await wait_for_room()
+                if not producer._cluster.rebootstraps:
+                    await producer._core.learn(topic)
+                    producer._cluster._rebootstrap()
+
+            monkeypatch.setattr(producer._core, "wait_for_room", wait_and_begin_anew)
+            assert (await producer.send_and_wait(topic, "v")).offset == 0
+            assert producer._cluster.rebootstraps == 1
+
+    asyncio.run(story())
+
+
+def test_a_send_waits_for_its_topic_and_for_room_no_longer_than_max_block_ms_in_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = VirtualLoop()
+    producer = aio.Producer("127.0.0.1:1", max_block_ms=1_000)
+
+    async def long(*_: object) -> None:
+        await asyncio.sleep(0.7)
+
+    monkeypatch.setattr(producer._core, "learn", long)
+    monkeypatch.setattr(producer._core, "wait_for_room", long)
+    try:
+        with pytest.raises(RequestTimedOutError, match="1000 ms"):
+            loop.run_until_complete(producer.send("t", "v"))
+        assert loop.time() == pytest.approx(1.0)
+    finally:
+        loop.close()

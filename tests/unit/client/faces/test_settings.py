@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from distributedlog import Admin, Producer
-from distributedlog.client.faces.settings import as_bytes, as_headers, client_options, producer_options
+from distributedlog.client.faces.settings import (
+    as_bytes,
+    as_headers,
+    client_options,
+    producer_options,
+    reset_of,
+)
+from distributedlog.client.offset_specs import BEGINNING, END, Ago, OffsetSpec
 from distributedlog.model.errors import ConfigError, InvalidRecordError
 from distributedlog.records.compression import Codec
 
@@ -35,11 +42,35 @@ def test_a_small_buffer_makes_requests_and_batches_small_as_well() -> None:
         ({"acks": 2}, "acks is 2"),
         ({"acks": 1, "enable_idempotence": True}, "acks=all"),
         ({"request_timeout_ms": 0}, "request_timeout_ms"),
+        ({"reconnect_backoff_ms": 0}, "reconnect_pause_ms"),
+        ({"metadata_recovery_strategy": "best"}, "rebootstrap or none"),
     ],
 )
 def test_a_bad_setting_is_told_where_it_is_made(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Producer("127.0.0.1:1", **settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("earliest", BEGINNING),
+        ("latest", END),
+        ("none", None),
+        ("by_duration:PT1H30M", Ago(5_400_000)),
+        ("by_duration:P3DT0.5S", Ago(3 * 86_400_000 + 500)),
+    ],
+)
+def test_where_to_begin_is_read_as_kafka_s_clients_do(text: str, place: OffsetSpec | None) -> None:
+    assert reset_of({"auto_offset_reset": text}) == place
+
+
+@pytest.mark.parametrize(
+    "text", ["best", "by_duration", "by_duration:", "by_duration:1h", "by_duration:-PT1H", 7]
+)
+def test_no_other_place_to_begin_is_taken(text: object) -> None:
+    with pytest.raises(ConfigError, match="by_duration:PT1H for an hour"):
+        reset_of({"auto_offset_reset": text})
 
 
 def test_an_admin_has_no_settings_of_producers() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from distributedlog import (
@@ -120,6 +121,68 @@ def test_asyncio_has_the_same(bootstrap: str, topic: str, flow: str) -> None:
 
     asyncio.run(story())
     assert values(bootstrap, topic) == ["and again", "committed"]
+
+
+def test_a_block_that_is_cancelled_while_it_delivers_is_aborted(
+    bootstrap: str, topic: str, flow: str
+) -> None:
+    async def story() -> None:
+        async with aio.Producer(bootstrap, transactional_id=topic, linger_ms=60_000) as producer:
+            delivering = asyncio.Event()
+
+            async def transact() -> None:
+                async with producer.transaction():
+                    await producer.send(topic, "cancelled")
+                    delivering.set()  # from here to what the flush waits for there is no await
+
+            task = asyncio.create_task(transact())
+            await delivering.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            async with producer.transaction():
+                await producer.send(topic, "committed")
+
+    asyncio.run(asyncio.wait_for(story(), WAIT_S))
+    assert values(bootstrap, topic) == ["committed"]
+
+
+def test_a_block_that_is_cancelled_while_its_commit_is_asked_for_says_that_nobody_knows(
+    bootstrap: str, topic: str, flow: str
+) -> None:
+    async def story() -> None:
+        async with aio.Producer(bootstrap, transactional_id=topic) as producer:
+            committing = asyncio.Event()
+
+            async def transact() -> None:
+                async with producer.transaction():
+                    await producer.send_and_wait(topic, "in doubt")
+                    committing.set()  # nothing is left to deliver
+
+            task = asyncio.create_task(transact())
+            await committing.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError) as cancelled:
+                await task
+            assert "nobody knows yet whether the commit was done" in cancelled.value.__notes__[0]
+            await producer.commit_transaction()
+            async with producer.transaction():
+                await producer.send(topic, "the next one")
+
+    asyncio.run(asyncio.wait_for(story(), WAIT_S))
+    assert values(bootstrap, topic) == ["in doubt", "the next one"]
+
+
+def test_batches_of_rows_that_are_too_large_are_halved_and_the_transaction_goes_on(
+    bootstrap: str, topic: str, flow: str
+) -> None:
+    texts = [f"{number:03d}".ljust(1_000) for number in range(200)]
+    rows = pa.table({"value": texts, "partition": [0] * len(texts)})
+    with Producer(bootstrap, transactional_id=topic, batch_size=30_000) as producer:
+        for _ in range(2):  # in the second one several batches are under way from its beginning
+            with producer.transaction():
+                producer.send_batch(topic, rows).result(WAIT_S)
+    assert values(bootstrap, topic) == sorted(texts * 2)
 
 
 def test_a_record_that_fails_aborts_all_and_the_next_transaction_goes_on(

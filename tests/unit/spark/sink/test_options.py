@@ -10,6 +10,7 @@ from distributedlog.spark.sink.options import parse_sink_options
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 ONCE = {"delivery": "exactly-once"}
+AT_LEAST = {"delivery": "at-least-once"}
 
 
 def test_nothing_but_the_cluster_must_be_said() -> None:
@@ -24,6 +25,7 @@ def test_the_settings_of_kafkas_producer_mean_what_they_mean_there() -> None:
         {
             "KAFKA.Bootstrap.Servers": "a:1,b:2",
             "Topic": "orders",
+            "Delivery": "at-least-once",
             "kafka.acks": "1",
             "kafka.enable.idempotence": "false",
             "kafka.compression.type": "zstd",
@@ -68,9 +70,10 @@ def test_sizes_that_were_not_told_make_room(
     assert options.producer.batch_bytes_max == expected
 
 
-def test_at_least_once_is_the_default_and_has_a_name() -> None:
-    assert parse_sink_options(HERE | {"delivery": "at-least-once"}) == parse_sink_options(HERE)
-    assert not parse_sink_options(HERE).is_exactly_once
+def test_exactly_once_is_the_default_and_has_a_name() -> None:
+    assert parse_sink_options(HERE | ONCE) == parse_sink_options(HERE)
+    assert parse_sink_options(HERE).is_exactly_once
+    assert not parse_sink_options(HERE | AT_LEAST).is_exactly_once
 
 
 def test_exactly_once_is_chosen_with_a_name_for_the_write_and_a_timeout() -> None:
@@ -81,15 +84,28 @@ def test_exactly_once_is_chosen_with_a_name_for_the_write_and_a_timeout() -> Non
     assert (plain.write_id, plain.batch_timeout_ms, plain.producer.acks) == (None, 300_000, -1)
 
 
+def test_the_batches_of_a_write_have_their_producer_in_common() -> None:
+    first, second = (parse_sink_options(HERE | {"writeId": "w", "batchId": number}) for number in "01")
+    assert (first.batch_id, second.batch_id) == (0, 1)
+    assert first == second
+    assert hash(first) == hash(second)
+
+
 @pytest.mark.parametrize(
     ("told", "answer"),
     [
         ({"delivery": "at-most-once"}, "it can be at-least-once or exactly-once"),
-        ({"writeId": "w"}, "writeId is for delivery=exactly-once"),
-        ({"kafka.transaction.timeout.ms": "9"}, "transaction.timeout.ms is for delivery=exactly-once"),
+        (AT_LEAST | {"writeId": "w"}, "writeId is for delivery=exactly-once"),
+        (AT_LEAST | {"kafka.transaction.timeout.ms": "9"}, "timeout.ms is for delivery=exactly-once"),
         (ONCE | {"writeId": ""}, "writeId has 0 bytes; it may have 1 to 200"),
         (ONCE | {"writeId": "é" * 101}, "writeId has 202 bytes"),
+        (AT_LEAST | {"batchId": "1"}, "batchId is for delivery=exactly-once"),
+        (ONCE | {"batchId": "1"}, "batchId needs the option writeId"),
+        (ONCE | {"writeId": "w", "batchId": "-1"}, "batchId is '-1'; it must be a number from 0"),
+        (ONCE | {"writeId": "w", "batchId": "x"}, "batchId is 'x'"),
+        (ONCE | {"writeId": "w", "batchId": str(2**63)}, "must be a number from 0 to 9223372036854775807"),
         (ONCE | {"kafka.acks": "1"}, "needs kafka.acks=all"),
+        ({"kafka.acks": "1"}, "the default, needs kafka.acks=all: .* choose delivery=at-least-once"),
         (ONCE | {"kafka.enable.idempotence": "false"}, "needs kafka.enable.idempotence=true"),
         (ONCE | {"kafka.transaction.timeout.ms": "0"}, "must be a number from 1"),
         (ONCE | {"writeIt": "w"}, "did you mean writeid"),
@@ -102,7 +118,7 @@ def test_exactly_once_is_chosen_with_a_name_for_the_write_and_a_timeout() -> Non
         ({"kafka.compression.type": "brotli"}, "it can be none, gzip, snappy, lz4, zstd"),
         ({"kafka.acks": "2"}, "it can be all, 1 or 0"),
         ({"kafka.enable.idempotence": "yes"}, "it can be true or false"),
-        ({"kafka.enable.idempotence": "true", "kafka.acks": "1"}, "needs acks=all"),
+        (AT_LEAST | {"kafka.enable.idempotence": "true", "kafka.acks": "1"}, "needs acks=all"),
         ({"kafka.batch.size": "many"}, "must be a number"),
         ({"kafka.batch.size": "2000", "kafka.max.request.size": "1000"}, "must rise"),
         ({"kafka.key.serializer": "x"}, "cast the column to string or binary"),

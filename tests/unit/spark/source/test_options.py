@@ -98,8 +98,10 @@ def test_kafkas_own_options_reach_the_client() -> None:
         kafka__max__partition__fetch__bytes="33",
         kafka__fetch__max__wait__ms="44",
         kafka__group__id="g",
+        kafka__client__rack="b",
     )
     assert found.kafka.isolation is Isolation.READ_COMMITTED
+    assert found.kafka.rack == "b"
     assert (found.kafka.client.client_id, found.kafka.client.request_timeout_ms) == ("me", 11)
     assert (found.kafka.client.call_timeout_ms, found.kafka.fetch_bytes_max) == (22, 33)
     assert (found.kafka.fetch_wait_ms, found.group_id) == (44, "g")

@@ -12,6 +12,7 @@ from distributedlog.model.errors import (
 )
 from distributedlog.model.ids import TopicPartition
 from distributedlog.model.internal_topics import OFFSETS_TOPIC
+from distributedlog.protocol.messages.sink_transaction import ONE_RUN_PREFIX
 from distributedlog.statemachine import Producer
 from distributedlog.transactions.config import TransactionConfig
 from distributedlog.transactions.machine import TransactionMachine
@@ -31,6 +32,7 @@ from distributedlog.transactions.sinks.requests import (
     SinkDecided,
     SinkDescribe,
     SinkDescription,
+    SinkEnd,
     SinkEnded,
     SinkJoin,
     SinkJoined,
@@ -242,6 +244,36 @@ def test_the_attempts_of_a_batch_are_bounded() -> None:
     stage.joined(1, 1, "0-0")
     assert isinstance(stage.join(1, 1, "0-1"), OverloadedError)
     assert isinstance(stage.ask(SinkJoin("other", 1, 1, "0-0", TIMEOUT_MS)), OverloadedError)
+
+
+def test_a_query_of_one_run_is_forgotten_long_after_its_end_and_no_other() -> None:
+    stage = SinkStage()
+    of_one_run = f"{ONE_RUN_PREFIX}7"
+    for token, query_id in ((7, of_one_run), (8, QUERY)):
+        reply = stage.ask(SinkJoin(query_id, token, 0, "0-0", TIMEOUT_MS))
+        assert isinstance(reply, SinkJoined)
+        stage.ask(SinkEnd(query_id, token, 0, frozenset({reply.producer})))
+        stage.write_markers()
+    stage.advance(stage.config.id_expiration_ms - 1)
+    assert set(stage.machine.sinks.states) == {of_one_run, QUERY}
+    stage.advance(2 * stage.config.id_expiration_check_ms)
+    assert set(stage.machine.sinks.states) == {QUERY}
+    assert stage.join(9, 0, "0-0") == SinkSkipped()
+    stage.take_over()
+    assert set(stage.machine.sinks.states) == {QUERY}
+
+
+def test_a_query_of_one_run_that_is_open_is_kept() -> None:
+    stage = SinkStage()
+    of_one_run = f"{ONE_RUN_PREFIX}7"
+    reply = stage.ask(SinkJoin(of_one_run, 7, 0, "0-0", TIMEOUT_MS))
+    stage.advance(TIMEOUT_MS)
+    stage.advance(2 * stage.config.id_expiration_ms)
+    assert stage.machine.sinks.states[of_one_run].open_count == 1, "its markers are not written"
+    stage.write_markers()
+    stage.advance(2 * stage.config.id_expiration_ms)
+    assert of_one_run not in stage.machine.sinks.states
+    assert isinstance(reply, SinkJoined)
 
 
 def test_a_batch_is_seen_as_a_transaction_and_as_what_it_is() -> None:

@@ -74,6 +74,11 @@ class TransactionHistory(ClientHistory):
         poll: Poll = self.history.polls[-1]
         self.history.polls[-1] = poll._replace(transaction=transaction)
 
+    def unconfirmed_write(self, process: str, place: Place, values: list[str]) -> None:
+        """A producer whose partitions are added by its records was told that this one was not.  Who ends its
+        transaction raises its epoch: then it is fenced."""
+        self.fail(f"{process} is refused {values} in {place}: INVALID_TXN_STATE, in its own epoch")
+
     def committed(self, place: Place, offset: int) -> None:
         """The group has, at the end, committed all below an offset."""
         self._committed[place] = offset

@@ -95,7 +95,9 @@ class SyncJob:
         directory: str | None,
         end_offset: int,
         truncations: int,
+        epoch_write: "EpochWrite | None" = None,
     ) -> None:
+        """`epoch_write` is of a log whose end was cut: it has epochs less."""
         self._files = files
         self._names = names
         self.pinned = pinned
@@ -103,6 +105,7 @@ class SyncJob:
         self._directory = directory
         self.end_offset = end_offset
         self.truncations = truncations
+        self.epoch_write = epoch_write
 
     @property
     def syncs_names(self) -> bool:
@@ -111,6 +114,8 @@ class SyncJob:
     def run(self) -> None:
         """Blocks until all is on the disk."""
         self._files.sync_all(self._handles)
+        if self.epoch_write is not None:
+            self.epoch_write.run()
         if self._directory is not None:
             self._names.use(partial(self._files.sync_directory, self._directory))
 
@@ -219,8 +224,9 @@ class LogSync:
             self._rounds.add(self, urgent=urgent)
 
     def wait_for(self, offset: int, waiter: Waiter, *, urgent: bool = True) -> None:
-        """Calls `waiter` once everything below `offset` is synced, with the error if it cannot be."""
-        if self._log.flushed_end_offset >= offset:
+        """Calls `waiter` once everything below `offset` is synced, and what was truncated is gone for good;
+        with the error if that cannot be."""
+        if self._has_reached(offset):
             waiter(None)
             return
         self._waiters.append((offset, self._log.truncations, waiter))
@@ -268,10 +274,13 @@ class LogSync:
         for offset, truncations, waiter in waiting:
             if offset > log.find_lowest_end_since(truncations):
                 waiter(StorageError(f"offset {offset - 1} was truncated away before it was synced"))
-            elif offset <= log.flushed_end_offset:
+            elif self._has_reached(offset):
                 waiter(None)
             else:
                 self._waiters.append((offset, truncations, waiter))
+
+    def _has_reached(self, offset: int) -> bool:
+        return self._log.flushed_end_offset >= offset and not self._log.has_unsynced_cut
 
     def _notify_all(self, error: BaseException) -> None:
         waiters, self._waiters = self._waiters, []

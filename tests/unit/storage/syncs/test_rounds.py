@@ -20,7 +20,7 @@ from distributedlog.ports.round_executor import Piece, PieceDone, SingleRounds
 from distributedlog.storage.files import Files
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.recovery import open_log
-from distributedlog.storage.sync import LogSync, SmallFile, SyncRounds
+from distributedlog.storage.syncs.rounds import LogSync, SmallFile, SyncRounds
 from tests.simulation.disk import SimDisk
 from tests.simulation.executor import StepExecutor
 from tests.unit.storage.support import (

@@ -1,0 +1,1 @@
+"""Moves that the controller begins by itself: more replicas for internal topics when brokers join."""

@@ -1,0 +1,1 @@
+"""The nodes that vote on the metadata, or could: how they are known."""

@@ -1,0 +1,1 @@
+"""Making logs durable: rounds of syncs while they serve, and the syncs of their opening."""
