@@ -21,7 +21,8 @@ from distributedlog.model.errors import DlogError, TopicExistsError
 from tests.bench.broker_load import CODE, connect, produce_code_at, produce_frame
 from tests.bench.figures import Figure
 from tests.bench.topics import make_topics
-from tests.system.server_process import ServerProcess, free_port
+from tests.ports import free_port
+from tests.system.server_process import ServerProcess
 
 KAFKA_VERSION: Final = "4.2.1"
 HOME: Final = Path(__file__).parents[2] / ".bench" / f"kafka-{KAFKA_VERSION}"

@@ -36,8 +36,8 @@ from tests.bench.broker_load import Load, Outcome, batch_of
 from tests.bench.figures import Figure, Rounds, at_least, at_most
 from tests.bench.harness import Bench, Measure
 from tests.bench.topics import await_full_isr, delete_topics, leader_ports, make_topics, topic_on
+from tests.ports import free_port
 from tests.system.dev_cluster import DevCluster
-from tests.system.server_process import free_port
 
 NODES: Final = (1, 2, 3)
 REPLICAS: Final = 3

@@ -34,7 +34,8 @@ from tests.chaos.moves import Moves
 from tests.chaos.network import Network
 from tests.chaos.switches import SWITCHES, Switches
 from tests.chaos.undo import UNDO
-from tests.system.server_process import ServerProcess, dlog, free_port, options, secret_in
+from tests.ports import free_port
+from tests.system.server_process import ServerProcess, dlog, options, secret_in
 
 ASK_SECONDS = 3.0
 OFFSETS_PARTITIONS, TRANSACTIONS_PARTITIONS = 3, 3

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
 from types import TracebackType
 
-from tests.system.server_process import TIMEOUT_SECONDS, free_port
+from tests.ports import free_port
+from tests.system.server_process import TIMEOUT_SECONDS
 
 Way = tuple[int, int]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.jvm.tools import QUORUM, KafkaTools
-from tests.system.server_process import ServerProcess, free_port, secret_in
+from tests.ports import free_port
+from tests.system.server_process import ServerProcess, secret_in
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from types import TracebackType
 import pyspark
 
 from distributedlog.spark.session.java import find_java
+from tests.ports import free_port
 from tests.spark.topics import until
-from tests.system.server_process import free_port
 
 HOME = Path(pyspark.__file__).parent
 LAUNCHER = str(HOME / "bin" / "spark-class")

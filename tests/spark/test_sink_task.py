@@ -28,8 +28,8 @@ from distributedlog.spark.sink.writer import (
     stream_writer,
     total,
 )
+from tests.ports import free_port
 from tests.spark.sink_stage import Stage, stage
-from tests.system.server_process import free_port
 
 AT_LEAST_ONCE = {"delivery": "at-least-once"}
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

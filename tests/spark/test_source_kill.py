@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import confluent_kafka
 import pytest
 
+from tests.ports import free_port
 from tests.spark.topics import Topics, until
-from tests.system.server_process import ServerProcess, free_port
+from tests.system.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

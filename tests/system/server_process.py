@@ -4,7 +4,6 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,14 +16,6 @@ from distributedlog.settings.secret_file import make_secret_file
 TIMEOUT_SECONDS = 60
 DLOG = (sys.executable, "-m", "distributedlog.cli.main")
 START = (*DLOG, "server", "start")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        assert isinstance(port, int)
-        return port
 
 
 def dlog(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tests.reliability.checker import ALWAYS, IDEMPOTENT, WHOLE, check, describe, figures
 from tests.reliability.history import Outcome
 from tests.reliability.load import Load, final_read
-from tests.system.server_process import ServerProcess, dlog, free_port
+from tests.system.server_process import ServerProcess, dlog
 
 KILLS = 100 if os.environ.get("DLOG_SOAK") == "1" else 10
 TOPIC, PARTITIONS = "orders", 3

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from distributedlog.settings.secret_file import new_secret
-from tests.system.server_process import TIMEOUT_SECONDS, ServerProcess, dlog, free_port
+from tests.ports import free_port
+from tests.system.server_process import TIMEOUT_SECONDS, ServerProcess, dlog
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 

@@ -12,8 +12,9 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Pro
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from tests.ports import free_port
 from tests.system.group_load import GroupLoad, judge
-from tests.system.server_process import ServerProcess, free_port
+from tests.system.server_process import ServerProcess
 
 TOPIC, PARTITIONS, GROUP = "orders", 6, "workers"
 SETTINGS = {

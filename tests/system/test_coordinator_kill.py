@@ -41,7 +41,8 @@ from distributedlog.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.system.server_process import ServerProcess, free_port
+from tests.ports import free_port
+from tests.system.server_process import ServerProcess
 
 T = TypeVar("T")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from tests.ports import free_port
 from tests.system.group_load import GroupLoad, judge
-from tests.system.server_process import ServerProcess, free_port
+from tests.system.server_process import ServerProcess
 
 TOPIC, PARTITIONS, GROUP = "orders", 6, "workers"
 SETTINGS = {

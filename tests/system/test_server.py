@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from distributedlog.client.admin.admin import Admin, NewTopic
-from tests.system.server_process import ServerProcess, dlog, free_port, options, secret_in
+from tests.ports import free_port
+from tests.system.server_process import ServerProcess, dlog, options, secret_in
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 

@@ -17,7 +17,8 @@ import pytest
 from distributedlog import Admin, Producer
 from distributedlog.client.admin.cluster import QuorumView
 from distributedlog.model.errors import DlogError
-from tests.system.server_process import TIMEOUT_SECONDS, ServerProcess, dlog, free_port, options, secret_in
+from tests.ports import free_port
+from tests.system.server_process import TIMEOUT_SECONDS, ServerProcess, dlog, options, secret_in
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 TOPIC = "kept"

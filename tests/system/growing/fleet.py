@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.system.server_process import DLOG, ServerProcess, free_port, options, secret_in
+from tests.ports import free_port
+from tests.system.server_process import DLOG, ServerProcess, options, secret_in
 
 COMMAND_SECONDS = 300.0
 """Bounds what waits for partitions that move, on any machine."""

@@ -9,8 +9,9 @@ import pytest
 from distributedlog.client.faces.blocking_admin import Admin
 from distributedlog.model.ids import TopicPartition
 from distributedlog.model.internal_topics import OFFSETS_TOPIC
+from tests.ports import free_port
 from tests.system.replication.stage import wait_until
-from tests.system.server_process import ServerProcess, dlog, free_port, options, secret_in
+from tests.system.server_process import ServerProcess, dlog, options, secret_in
 
 MACHINES = {1: "a", 2: "a", 3: "b", 4: "c"}
 

@@ -19,7 +19,8 @@ from distributedlog.model.error_codes import ErrorCode
 from distributedlog.replication.contract import Isolation
 from tests.chaos.cluster import PATIENCE_SECONDS, TRANSACTIONS_PARTITIONS, Cluster
 from tests.chaos.network import Network
-from tests.system.server_process import ServerProcess, free_port
+from tests.ports import free_port
+from tests.system.server_process import ServerProcess
 from tests.system.transactions.test_protocol import TIMEOUT_MS, RawProducer
 
 CLIENT, BROKER = 1, 2

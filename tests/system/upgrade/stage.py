@@ -14,14 +14,8 @@ import confluent_kafka
 from distributedlog.client.admin.admin import NewTopic
 from distributedlog.client.admin.blocking import BlockingAdmin
 from distributedlog.model.errors import DlogError
-from tests.system.server_process import (
-    DLOG,
-    TIMEOUT_SECONDS,
-    ServerProcess,
-    free_port,
-    options,
-    secret_in,
-)
+from tests.ports import free_port
+from tests.system.server_process import DLOG, TIMEOUT_SECONDS, ServerProcess, options, secret_in
 
 EARLIER = Path(__file__).parent / "earlier"
 NODES = (1, 2, 3)

@@ -6,7 +6,6 @@ a thread of its own, so that clients with any kind of loop can be put in front o
 """
 
 import asyncio
-import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -182,10 +181,3 @@ async def _stop(server: asyncio.Server) -> None:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
     await asyncio.sleep(0)
-
-
-def free_port() -> int:
-    """One on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -20,7 +20,8 @@ from distributedlog.protocol.messages.create_topics import CreateTopicsRequest
 from distributedlog.protocol.messages.fetch import FetchRequest
 from distributedlog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from distributedlog.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.unit.client.stage import Answer, HangUp, Raw, ScriptedBroker, free_port, mock_cluster, run
+from tests.ports import free_port
+from tests.unit.client.stage import Answer, HangUp, Raw, ScriptedBroker, mock_cluster, run
 
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 HEARTBEATS = {ApiKey.HEARTBEAT: (0, 4)}

@@ -23,7 +23,8 @@ from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from distributedlog.protocol.schema import Message
-from tests.unit.client.stage import QUICK, HangUp, Raw, ScriptedBroker, free_port, mock_cluster, run
+from tests.ports import free_port
+from tests.unit.client.stage import QUICK, HangUp, Raw, ScriptedBroker, mock_cluster, run
 
 
 def nobody() -> Address:

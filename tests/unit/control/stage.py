@@ -188,10 +188,3 @@ def ask(
     pool.call(node_id, request, timeout_ms, answered.set_result)
     assert not answered.done()  # never from within the call
     return answered
-
-
-async def free_port() -> int:
-    """One that nobody listens on."""
-    node = await Node(99).start()
-    await node.stop()
-    return node.port

@@ -33,18 +33,9 @@ from distributedlog.model.errors import (
     UnsupportedVersionError,
 )
 from distributedlog.ports.executor import Done, Outcome
+from tests.ports import free_port
 from tests.simulation.clock import SeededRandomness
-from tests.unit.control.stage import (
-    A_REQUEST,
-    HOST,
-    Controller,
-    Node,
-    ask,
-    credentials,
-    free_port,
-    pool_to,
-    run,
-)
+from tests.unit.control.stage import A_REQUEST, HOST, Controller, Node, ask, credentials, pool_to, run
 
 A_REPLY = HeartbeatReply(
     is_caught_up=True, is_fenced=False, in_controlled_shutdown=False, should_shut_down=False
@@ -123,7 +114,7 @@ def test_a_node_that_is_no_controller_says_so() -> None:
 
 def test_where_nobody_listens_nothing_was_done() -> None:
     async def story() -> None:
-        peers = {2: (HOST, await free_port())}
+        peers = {2: (HOST, free_port())}
         pool = ControllerChannelPool(credentials(9), peers, randomness=SeededRandomness(1))
         assert isinstance((await ask(pool, 2)).error, UnreachableError)
         assert isinstance((await ask(pool, 2)).error, UnreachableError)  # while gRPC pauses
@@ -165,7 +156,7 @@ def test_where_something_listens_that_never_answers_nothing_was_done(
 def test_a_node_that_comes_back_is_asked_again() -> None:
     async def story() -> None:
         controller = Controller()
-        port = await free_port()
+        port = free_port()
         pool = ControllerChannelPool(credentials(9), {2: (HOST, port)}, randomness=SeededRandomness(1))
         assert isinstance((await ask(pool, 2)).error, UnreachableError)
         node = await Node(2, controller=controller).start(port)

@@ -2,15 +2,9 @@ import asyncio
 import socket
 
 from distributedlog.control.ports import ADDRESSES_MAX, all_refuse
+from tests.ports import free_port
 
 LOOPBACK = "127.0.0.1"
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind((LOOPBACK, 0))
-        port: int = bound.getsockname()[1]
-        return port
 
 
 def test_where_nobody_listens_the_port_refuses() -> None:

@@ -17,8 +17,9 @@ from distributedlog.control.credentials import EXCHANGE
 from distributedlog.control.services import RaftService
 from distributedlog.control.sessions import Session
 from distributedlog.control.transport import GrpcTransport
+from tests.ports import free_port
 from tests.simulation.clock import SeededRandomness
-from tests.unit.control.stage import CLUSTER, HOST, Node, credentials, free_port, run
+from tests.unit.control.stage import CLUSTER, HOST, Node, credentials, run
 
 
 async def keep_sending(sender: GrpcTransport, node_id: int, message: bytes, inbox: Node) -> tuple[int, bytes]:
@@ -124,7 +125,7 @@ def test_a_server_that_stops_ends_the_streams_at_once_and_keeps_what_came() -> N
 def test_nobody_there_blocks_or_raises_nothing() -> None:
     async def story() -> None:
         one = Node(1)
-        one.transport.peers[2] = (HOST, await free_port())
+        one.transport.peers[2] = (HOST, free_port())
         for _ in range(1_000):
             one.transport.send(2, b"x" * 1_000)
             one.transport.send(3, b"unknown")
@@ -250,7 +251,7 @@ def test_transports_draw_their_pauses_from_the_randomness_they_are_given() -> No
                 drawn.set()
                 return super().between(low, high)
 
-        transport = GrpcTransport(credentials(1), {2: (HOST, await free_port())}, randomness=Watched(1))
+        transport = GrpcTransport(credentials(1), {2: (HOST, free_port())}, randomness=Watched(1))
         transport.send(2, b"lost")
         await drawn.wait()
         transport.close()

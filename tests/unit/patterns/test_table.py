@@ -16,7 +16,8 @@ from distributedlog.client.faces.settings import ConsumerSettings
 from distributedlog.model.errors import ClientClosedError, RequestTimedOutError, UnknownTopicError
 from distributedlog.patterns import TopicTable, aio
 from distributedlog.patterns.table import apply
-from tests.system.server_process import ServerProcess, free_port
+from tests.ports import free_port
+from tests.system.server_process import ServerProcess
 from tests.unit.client.faces.stage import running_broker
 
 WAIT_S = 60.0

@@ -8,7 +8,7 @@ from distributedlog.model.errors import BrokerUnreachableError
 from distributedlog.pipelines.checks import check_sources, make_topics
 from distributedlog.pipelines.failures import Location
 from distributedlog.spark.source.options import parse_stream_options
-from tests.system.server_process import free_port
+from tests.ports import free_port
 
 SOON_SECONDS = 30.0
 

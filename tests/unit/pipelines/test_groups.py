@@ -2,7 +2,7 @@
 
 from distributedlog.pipelines.groups import forget_offsets
 from distributedlog.pipelines.status import FlowStatus, PipelineStatus
-from tests.system.server_process import free_port
+from tests.ports import free_port
 
 
 def told(**flow: object) -> tuple[list[str], list[str]]:

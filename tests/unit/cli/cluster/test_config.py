@@ -16,8 +16,9 @@ from distributedlog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from distributedlog.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from tests.ports import free_port
 from tests.unit.cli.conftest import Dlog
-from tests.unit.client.stage import NODE_ID, ScriptedBroker, free_port
+from tests.unit.client.stage import NODE_ID, ScriptedBroker
 
 SETTING = "log.retention.ms"
 

@@ -7,8 +7,8 @@ from distributedlog.cli.group.seek import Wanted, WantedType
 from distributedlog.cli.main import root
 from distributedlog.cli.session import BOOTSTRAP_VARIABLE
 from distributedlog.groups.config import GROUP_ID_BYTES_MAX
+from tests.ports import free_port
 from tests.unit.cli.conftest import Dlog
-from tests.unit.client.stage import free_port
 
 COMMANDS = ["list", "describe", "lag", "exporter", "seek", "delete"]
 

@@ -14,9 +14,10 @@ from click.testing import CliRunner
 
 from distributedlog.cli.main import root
 from distributedlog.cli.session import BOOTSTRAP_VARIABLE
+from tests.ports import free_port
 from tests.unit.cli.conftest import Dlog, Outcome
 from tests.unit.client.ledger import Ledger
-from tests.unit.client.stage import free_port, mock_cluster
+from tests.unit.client.stage import mock_cluster
 from tests.unit.client.town import Town
 
 COMMANDS = [

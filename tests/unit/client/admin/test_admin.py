@@ -24,7 +24,8 @@ from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from distributedlog.protocol.messages.metadata import MetadataRequest
 from distributedlog.protocol.schema import Message
-from tests.unit.client.stage import QUICK, HangUp, Raw, ScriptedBroker, free_port, run
+from tests.ports import free_port
+from tests.unit.client.stage import QUICK, HangUp, Raw, ScriptedBroker, run
 from tests.unit.client.town import Town
 
 

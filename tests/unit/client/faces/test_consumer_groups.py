@@ -18,7 +18,8 @@ from distributedlog.model.errors import (
     UnreleasedInstanceError,
     UnsupportedAssignorError,
 )
-from tests.system.server_process import ServerProcess, free_port
+from tests.ports import free_port
+from tests.system.server_process import ServerProcess
 
 _numbers = count()
 WAIT_S = 120.0

@@ -20,7 +20,7 @@ from distributedlog.model.errors import (
     InvalidRequestError,
     NoOffsetError,
 )
-from tests.system.server_process import free_port
+from tests.ports import free_port
 from tests.unit.client.faces.stage import running_broker
 
 _numbers = count()

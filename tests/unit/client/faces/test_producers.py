@@ -29,8 +29,9 @@ from distributedlog.model.errors import (
     RequestTimedOutError,
 )
 from distributedlog.records.record import Record
+from tests.ports import free_port
 from tests.simulation.net.virtual_loop import VirtualLoop
-from tests.system.server_process import ServerProcess, free_port
+from tests.system.server_process import ServerProcess
 from tests.unit.client.faces.stage import running_broker
 
 _numbers = count()

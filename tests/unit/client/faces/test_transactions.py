@@ -38,8 +38,8 @@ from distributedlog.model.errors import (
     InvalidTransactionStateError,
 )
 from distributedlog.records.record import Record
+from tests.ports import free_port
 from tests.unit.client.faces.stage import running_broker
-from tests.unit.client.stage import free_port
 
 WAIT_S = 60
 _numbers = count()
