@@ -6,6 +6,10 @@ from hypothesis import HealthCheck, settings
 
 LONGEST_BYTES_IN_A_NAME = 60
 
+# gRPC's threads, which tests of the control plane leave in a worker, would begin anew in a forked child,
+# before it has become the program that a test starts, and close that program's descriptors.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
