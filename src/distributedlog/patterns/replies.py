@@ -5,13 +5,19 @@
 Each requester reads one partition of the reply topic, from its end on: replies to others are passed over.
 Those that come after their time, or twice, find nobody who waits and are dropped.  The responder is any
 program that copies `kafka_correlationId` (see `correlation`), such as `Runner.responder`.
+
+While the cluster is away requests fail one by one, and replies are read again when it is back.  What does
+not pass, as a reply topic that is deleted, ends the requester: everyone who asks is told.
 """
 
 import asyncio
+import logging
 import uuid
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
+from distributedlog.client.errors import is_retriable
 from distributedlog.client.faces.aio_consumer import Consumer
 from distributedlog.client.faces.aio_producer import Producer
 from distributedlog.client.faces.records import ConsumerRecord
@@ -25,11 +31,21 @@ from distributedlog.client.faces.settings import (
     Serializer,
     as_headers,
 )
-from distributedlog.model.errors import BufferFullError, ClientClosedError, RequestTimedOutError
+from distributedlog.model.errors import (
+    BufferFullError,
+    ClientClosedError,
+    DlogError,
+    RequestTimedOutError,
+    UnknownTopicError,
+)
 from distributedlog.model.ids import TopicPartition
 from distributedlog.patterns.correlation import correlation_id_of, error_in, request_headers
 
+logger = logging.getLogger(__name__)
+
 POLL_MS: Final = 1_000
+AWAY_PAUSE_S: Final = 0.1
+"""Between two tries to read: each waits for brokers by itself, for `default_api_timeout_ms`."""
 WAITING_MAX: Final = 10_000
 
 
@@ -90,12 +106,19 @@ class Requester:
         self._reading = asyncio.create_task(self._read(consumer))
 
     async def _read(self, consumer: Consumer) -> None:
+        is_away = False
         try:
             while True:
-                for record in await consumer.poll(POLL_MS):
-                    waiting = self._waiting.get(correlation_id_of(record.headers) or b"")
-                    if waiting is not None and not waiting.done():
-                        waiting.set_result(record)
+                try:
+                    self._hand_over(await consumer.poll(POLL_MS))
+                    is_away = False
+                except DlogError as error:
+                    if not is_retriable(error) or isinstance(error, UnknownTopicError):
+                        raise
+                    if not is_away:
+                        logger.warning("no replies are read from %s for now: %s", self._reply_topic, error)
+                    is_away = True
+                    await asyncio.sleep(AWAY_PAUSE_S)
         except asyncio.CancelledError:
             raise
         except BaseException as error:
@@ -103,6 +126,12 @@ class Requester:
             for each in self._waiting.values():
                 if not each.done():
                     each.set_exception(error)
+
+    def _hand_over(self, records: Iterable[ConsumerRecord]) -> None:
+        for record in records:
+            waiting = self._waiting.get(correlation_id_of(record.headers) or b"")
+            if waiting is not None and not waiting.done():
+                waiting.set_result(record)
 
     async def ask(
         self,
