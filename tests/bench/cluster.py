@@ -42,7 +42,7 @@ from tests.system.dev_cluster import DevCluster
 NODES: Final = (1, 2, 3)
 REPLICAS: Final = 3
 WARM_UP_SECONDS: Final = 15.0
-"""For each kind of load: three virtual machines compile their code on cores that they share with the load."""
+"""How long for each kind of load: three virtual machines compile their code on cores that they share."""
 FILL_SECONDS_MAX: Final = 240.0
 IDLE_PARTITIONS: Final = 1000
 LIKE_WITH_LIKE, WITH_OUR_SYNC = 1.0, 0.6

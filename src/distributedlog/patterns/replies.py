@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 POLL_MS: Final = 1_000
 AWAY_PAUSE_S: Final = 0.1
-"""Between two tries to read: each waits for brokers by itself, for `default_api_timeout_ms`."""
+"""The pause between two tries to read, each of which waits for brokers itself (`default_api_timeout_ms`)."""
 WAITING_MAX: Final = 10_000
 
 

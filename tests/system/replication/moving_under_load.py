@@ -66,7 +66,7 @@ class Percentiles(NamedTuple):
     before_ms: float
     moving_ms: float
     leader_kept_ms: float | None
-    """While partitions moved, in those that kept their leader; None if one was killed."""
+    """That in partitions that kept their leader; None if a broker was killed."""
     follows_leaders: bool
 
     @property
