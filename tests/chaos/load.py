@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 from tests.reliability.history import Outcome
 from tests.reliability.load import TIMEOUT_SECONDS
+from tests.reliability.programs.stopping import ASK_TASKS, ASK_THREADS
 from tests.system.group_load import GroupLoad
 
 END_SECONDS = 5.0
@@ -130,8 +131,16 @@ class ChaosLoad(GroupLoad):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 if client.wait(1) == 0:
                     continue
+            self._ask_where_it_stands(client)
             client.kill()
             self._note_end(name)
+
+    def _ask_where_it_stands(self, client: "subprocess.Popen[str]") -> None:
+        """It says so in its `.err`, if it still can; one that has ended is not asked."""
+        for each in (ASK_THREADS, ASK_TASKS):
+            client.send_signal(each)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                client.wait(1)
 
 
 def _renamed(name: str) -> str:

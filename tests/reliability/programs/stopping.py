@@ -3,14 +3,21 @@
 doze SECONDS      a line on stdin: it stops polling for so long, as one that is busy with what it has polled
 
 DLOG_LOAD_PAUSE_MS in the environment: how long a producer rests after each record.
+
+Where it stands it says on stderr, asked by ASK_THREADS for its threads and by ASK_TASKS for its tasks: of a
+program that does not stop nothing else is known.
 """
 
+import asyncio
+import faulthandler
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 
+ASK_THREADS, ASK_TASKS = signal.SIGUSR1, signal.SIGUSR2
 PAUSE_SECONDS = float(os.environ.get("DLOG_LOAD_PAUSE_MS", "0")) / 1000
 
 
@@ -28,6 +35,7 @@ class Stopping(threading.Event):
 
 def stopping() -> Stopping:
     event = Stopping()
+    tell_where_it_stands()
 
     def wait() -> None:
         while line := sys.stdin.readline():
@@ -38,6 +46,22 @@ def stopping() -> Stopping:
 
     threading.Thread(target=wait, daemon=True).start()
     return event
+
+
+def tell_where_it_stands() -> None:
+    faulthandler.register(ASK_THREADS, all_threads=True)
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        signal.signal(ASK_TASKS, signal.SIG_IGN)
+    else:
+        loop.add_signal_handler(ASK_TASKS, _tell_tasks, loop)
+
+
+def _tell_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    for task in asyncio.all_tasks(loop):
+        task.print_stack(file=sys.stderr)
+    sys.stderr.flush()
 
 
 def step_until_stopped(step: Callable[[], None]) -> None:
