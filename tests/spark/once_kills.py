@@ -6,7 +6,8 @@
 Three brokers, and one driver on one checkpoint, started again whenever it ends.  Each kill has a victim and a
 moment, both drawn by the seed:
 
-    victims   driver; python (a worker of Spark); executor (a JVM of Spark); coordinator (of the query's
+    victims   driver; zombie (a driver that is stopped, and wakes when its successor is at work: it has to
+              fail); python (a worker of Spark); executor (a JVM of Spark); coordinator (of the query's
               sink); leader (of a partition of the target)
     moments   some time after a batch was opened; as soon as one is decided, which is before the driver has
               heard of it
@@ -55,7 +56,7 @@ ROWS_AHEAD_MAX: Final = 400
 LIMIT_SECONDS: Final = 240.0
 STRIKES_MAX: Final = 50
 WORKERS: Final = ("127.0.0.2", "127.0.0.3")
-LOCAL_VICTIMS: Final = ("driver", "coordinator", "leader", "python")
+LOCAL_VICTIMS: Final = ("driver", "coordinator", "leader", "python", "zombie")
 VICTIMS: Final = (*LOCAL_VICTIMS, "executor")
 
 
@@ -112,6 +113,8 @@ class Driver:
         self.starts = 0
         self._rows = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._zombie: subprocess.Popen[bytes] | None = None
+        self.zombies = 0
 
     def keep_alive(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -129,10 +132,43 @@ class Driver:
         if process is None:
             return False
         was_alive = process.poll() is None
+        self._end(process)
+        return was_alive
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        return was_alive
+
+    def stop_still(self) -> bool:
+        """Stops the driver with all that it has started; `keep_alive` starts its successor.  Returns whether
+        it was alive."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return False
+        os.killpg(process.pid, signal.SIGSTOP)
+        self._process, self._zombie = None, process
+        return True
+
+    def wake_zombie(self) -> None:
+        """Lets a driver that stands still go on: it must fail, and end."""
+        process, self._zombie = self._zombie, None
+        if process is None:
+            return
+        os.killpg(process.pid, signal.SIGCONT)
+        try:
+            code = process.wait(LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError("a driver that was replaced goes on") from None
+        finally:
+            self._end(process)
+        assert code, "a driver that was replaced ended as if nothing had been"
+        self.zombies += 1
+
+    def close(self) -> None:
+        self.kill()
+        if self._zombie is not None:
+            self._end(self._zombie)
 
     @property
     def process_id(self) -> int:
@@ -237,6 +273,8 @@ class Stage:
         """Returns whether there was somebody to kill."""
         if victim == "driver":
             return self.driver.kill()
+        if victim == "zombie":
+            return self.driver.stop_still()
         if victim in ("coordinator", "leader"):
             return self._kill_broker(victim, chance)
         roots = [self.driver.process_id] if self.spark is None else self.spark.process_ids
@@ -284,7 +322,7 @@ def staged(directory: Path, *, is_local: bool) -> Iterator[Stage]:
         driver = Driver(directory, master, cluster.bootstrap, "once-from", "once-to")
         stage = Stage(cluster, driver, spark)
         stack.callback(stage.close)
-        stack.callback(driver.kill)
+        stack.callback(driver.close)
         yield stage
 
 
@@ -303,6 +341,7 @@ def play(stage: Stage, kills: list[Kill], seed: int) -> str:
         struck[f"{kill.victim} {'after' if kill.is_after_decision else 'before'} the decision"] += 1
         print(f"{monotonic():.1f} killed: {kill} at batch {driver.batches}", flush=True)
         stage.wait_for_batches(driver.batches + 2)
+        driver.wake_zombie()
     written = feed.finish()
     until(lambda: _is_through(driver, written), "the end", LIMIT_SECONDS)
     driver.kill()
@@ -315,7 +354,8 @@ def play(stage: Stage, kills: list[Kill], seed: int) -> str:
     assert stage.spark is None or twice.won, f"speculation was on, and changed nothing: {twice}"
     return (
         f"{written} rows in, {len(found)} rows out of {len(batches)} batches, {len(seen)} seen live, "
-        f"{driver.starts} starts of the driver, {twice.begun} speculative attempts of which {twice.won} won, "
+        f"{driver.starts} starts of the driver, {driver.zombies} zombies that failed, "
+        f"{twice.begun} speculative attempts of which {twice.won} won, "
         f"{sum(struck.values())} kills: {dict(sorted(struck.items()))}"
     )
 
