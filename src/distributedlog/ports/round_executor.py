@@ -10,22 +10,28 @@ The others never occupy all threads, so that an urgent piece does not wait for w
 came.
 
 A round costs one hand-over, whatever the number of its pieces: threads are woken that are asleep, and not
-more than there are pieces.  Outcomes are posted as they come: what ends before the loop has looked travels
-with what ended before it.
+more than there are pieces.  Where many urgent ones wait a thread takes several, its share of them, and their
+outcomes are posted together when the last of them has ended: a round of a hundred logs wakes the loop a few
+times, and not for each.  The shares get smaller towards the end, so that the threads end together.  Others
+are taken one by one: each may become urgent as long as it has not begun.  What ends before the loop has
+looked travels with what ended before it.
 
 `Lanes` is the order alone, pure; `RoundPool` has the threads; `SingleRounds` makes every piece a piece of
 work of an ordinary executor, which simulations and tests step through.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from time import perf_counter
 from typing import Final, Generic, Protocol, TypeVar
 
 from distributedlog.ports.executor import Executor, Outcome
 
 ROUND_THREADS: Final = 4
+SHARE_MAX: Final = 16
+"""The urgent pieces that a thread takes at a time, at most: they are told of together."""
 
 
 class Piece(Protocol):
@@ -54,6 +60,7 @@ class Lanes(Generic[P]):
     def __init__(self, threads: int) -> None:
         if threads < 2:
             raise ValueError("with one thread an urgent piece would wait for others")
+        self._threads = threads
         self._others_max = threads - 1
         self._urgent: dict[P, None] = {}
         self._others: dict[P, None] = {}
@@ -72,21 +79,23 @@ class Lanes(Generic[P]):
             del self._others[piece]
             self._urgent[piece] = None
 
-    def take(self) -> P | None:
-        """Returns the piece that a free thread runs now; None if it has to wait."""
+    def take(self) -> Sequence[P]:
+        """Returns the pieces that a free thread runs now, one after the other; none if it has to wait."""
         if self._urgent:
-            piece = next(iter(self._urgent))
-            del self._urgent[piece]
-            return piece
+            share = min(-(-len(self._urgent) // self._threads), SHARE_MAX)
+            pieces = list(islice(self._urgent, share))
+            for piece in pieces:
+                del self._urgent[piece]
+            return pieces
         if self._others and len(self._others_running) < self._others_max:
             piece = next(iter(self._others))
             del self._others[piece]
             self._others_running.add(piece)
-            return piece
-        return None
+            return (piece,)
+        return ()
 
-    def end(self, piece: P) -> None:
-        self._others_running.discard(piece)
+    def end(self, pieces: Iterable[P]) -> None:
+        self._others_running.difference_update(pieces)
 
 
 class RoundPool:
@@ -141,29 +150,27 @@ class RoundPool:
     def _run(self) -> None:
         while True:
             with self._work:
-                piece = self._take()
-            if piece is None:
+                pieces = self._take()
+            if not pieces:
                 return
-            began = perf_counter()
-            outcome = Outcome.of(piece.run)
-            seconds = perf_counter() - began
+            ended = [_run_piece(piece) for piece in pieces]
             with self._work:
-                self._lanes.end(piece)
-                self._ended.append((piece, outcome, seconds))
-                is_first = len(self._ended) == 1
+                self._lanes.end(pieces)
+                is_first = not self._ended
+                self._ended += ended
             if is_first:
                 self._post(self._deliver)
 
-    def _take(self) -> Piece | None:
-        """Waits for a piece; None when there will be none any more."""
-        while (piece := self._lanes.take()) is None:
+    def _take(self) -> Sequence[Piece]:
+        """Waits for pieces; none when there will be none any more."""
+        while not (pieces := self._lanes.take()):
             if self._is_closed and not len(self._lanes):
                 self._work.notify_all()
-                return None
+                return ()
             self._idle += 1
             self._work.wait()
             self._idle -= 1
-        return piece
+        return pieces
 
     def _deliver(self) -> None:
         """Tells, on the loop, of all that is done by now."""
@@ -193,6 +200,13 @@ class RoundPool:
             self._work.notify_all()
         for thread in self._threads:
             thread.join()
+
+
+def _run_piece(piece: Piece) -> tuple[Piece, Outcome[None], float]:
+    """Returns what became of it, and how many seconds it took."""
+    began = perf_counter()
+    outcome = Outcome.of(piece.run)
+    return piece, outcome, perf_counter() - began
 
 
 class SingleRounds:

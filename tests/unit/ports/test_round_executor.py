@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from distributedlog.ports.executor import Outcome
-from distributedlog.ports.round_executor import Lanes, Piece, RoundPool, SingleRounds
+from distributedlog.ports.round_executor import SHARE_MAX, Lanes, Piece, RoundPool, SingleRounds
 from tests.simulation.executor import StepExecutor
 
 SECONDS_MAX = 60
@@ -37,7 +37,8 @@ class Work:
 
 
 class LanesModel(RuleBasedStateMachine):
-    """Against two lists: urgent ones first, each lane in order, others never on all threads."""
+    """Against two lists: urgent ones first, several where there are many, each lane in order, others one by
+    one and never on all threads."""
 
     @initialize(threads=st.integers(2, 5))
     def begin(self, threads: int) -> None:
@@ -45,9 +46,9 @@ class LanesModel(RuleBasedStateMachine):
         self.lanes: Lanes[Work] = Lanes(threads)
         self.urgent: list[Work] = []
         self.others: list[Work] = []
-        self.running: list[tuple[Work, bool]] = []
+        self.running: list[tuple[Sequence[Work], bool]] = []
 
-    @rule(urgent=st.integers(0, 4), others=st.integers(0, 4))
+    @rule(urgent=st.integers(0, 40), others=st.integers(0, 4))
     def add(self, urgent: int, others: int) -> None:
         first, second = [Work() for _ in range(urgent)], [Work() for _ in range(others)]
         self.lanes.add(first, second)
@@ -57,7 +58,7 @@ class LanesModel(RuleBasedStateMachine):
     @precondition(lambda self: self.others or self.running)
     @rule(data=st.data())
     def hurry(self, data: st.DataObject) -> None:
-        running = [work for work, _ in self.running]
+        running = [work for pieces, _ in self.running for work in pieces]
         work = data.draw(st.sampled_from(self.others + running))
         self.lanes.hurry(work)
         if work in self.others:
@@ -70,13 +71,18 @@ class LanesModel(RuleBasedStateMachine):
         taken = self.lanes.take()
         others_running = sum(not is_urgent for _, is_urgent in self.running)
         if self.urgent:
-            assert taken is self.urgent[0], "an urgent piece is taken whenever a thread is free"
-            self.running.append((self.urgent.pop(0), True))
+            assert taken, "an urgent piece is taken whenever a thread is free"
+            count = len(taken)
+            assert list(taken) == self.urgent[:count]
+            assert count == 1 or (count - 1) * self.threads < len(self.urgent), "no more than its share"
+            assert count == SHARE_MAX or count * self.threads >= len(self.urgent)
+            del self.urgent[:count]
+            self.running.append((taken, True))
         elif self.others and others_running < self.threads - 1:
-            assert taken is self.others[0]
-            self.running.append((self.others.pop(0), False))
+            assert list(taken) == [self.others.pop(0)]
+            self.running.append((taken, False))
         else:
-            assert taken is None
+            assert not taken
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
@@ -143,6 +149,16 @@ def test_many_outcomes_travel_in_one_callback() -> None:
     pool.close()  # waits for all of them, and the loop has not looked yet
     assert loop.posted.qsize() == 1
     assert loop.run_until(30) == 1
+
+
+def test_many_urgent_pieces_are_told_of_in_a_few_callbacks() -> None:
+    loop = Loop()
+    pool = RoundPool(loop.posted.put, threads=2)
+    works = [Work() for _ in range(100)]
+    pool.run_round(works, [], loop.note)
+    assert loop.run_until(100) <= 20, "not one for each"
+    assert {piece for piece, _ in loop.done} == set(works)
+    pool.close()
 
 
 def test_pieces_are_done_side_by_side() -> None:
