@@ -34,7 +34,7 @@ from distributedlog.model.errors import (
     UnknownLeaderEpochError,
 )
 from distributedlog.records.batch import read_header
-from distributedlog.records.layout import ATTRIBUTES_AT, HEADER_BYTES, TRANSACTIONAL_BIT
+from distributedlog.records.layout import ATTRIBUTES_AT, CONTROL_BIT, HEADER_BYTES, TRANSACTIONAL_BIT
 from distributedlog.replication.contract import (
     ACKS_ALL,
     HIGH_WATERMARK,
@@ -55,6 +55,7 @@ from distributedlog.storage.timestamps import Steps, run
 from distributedlog.storage.txn_index import AbortedTransaction
 
 _FLAGS_AT: Final = ATTRIBUTES_AT + 1
+_TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class Partition(FollowerReplica):
@@ -85,7 +86,7 @@ class Partition(FollowerReplica):
             )
         if self.is_isolated and required_acks == ACKS_ALL and origin is Origin.CLIENT:
             self._raise_isolated()
-        if len(data) >= HEADER_BYTES and data[_FLAGS_AT] & TRANSACTIONAL_BIT:
+        if len(data) >= HEADER_BYTES and data[_FLAGS_AT] & _TRANSACTION_BITS == TRANSACTIONAL_BIT:
             self._check_transaction(data, origin)
         try:
             result = self.log.append_as_leader(
@@ -101,10 +102,8 @@ class Partition(FollowerReplica):
     def _check_transaction(self, data: MutableBuffer, origin: Origin) -> None:
         """Raises InvalidTransactionStateError if a batch would begin a transaction that nobody has confirmed
         (`verifications`)."""
-        header = read_header(data, 0)
+        header = read_header(data)
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
-        if header.is_control:
-            return
         is_known = self.has_open_transaction(producer_id, producer_epoch) or self.verifications.is_confirmed(
             producer_id, producer_epoch
         )

@@ -21,7 +21,7 @@ from distributedlog.model.errors import CorruptLogError, DiskFullError, OffsetOu
 from distributedlog.ports.randomness import Randomness
 from distributedlog.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, read_header
 from distributedlog.records.control import read_end_marker
-from distributedlog.records.layout import BatchRun
+from distributedlog.records.layout import CONTROL_BIT, BatchRun
 from distributedlog.storage import lookups
 from distributedlog.storage.append import (
     AppendResult,
@@ -201,7 +201,9 @@ class PartitionLog(ReadableLog):
     def _note_producers(self, data: Buffer, headers: list[BatchHeader], position: int) -> None:
         at = 0
         for header in headers:
-            if header.producer_id >= 0:
+            if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
+                self.producers.append(header)
+            elif header.producer_id >= 0:
                 aborted = apply_batch(self.producers, LocatedBatch(position + at, header, data, at))
                 if aborted is not None:
                     self._active.txn_index.append(aborted)

@@ -215,7 +215,10 @@ class ProducerStates:
         elif len(batches) == BATCHES_KEPT:
             del batches[0]
         last_sequence = NO_SEQUENCE if sequence == NO_SEQUENCE else (sequence + delta) & INT32_MAX
-        batches.append(BatchMetadata(sequence, last_sequence, offset, offset + delta, timestamp))
+        # Past the constructor, which costs several times as much.
+        batches.append(
+            tuple.__new__(BatchMetadata, (sequence, last_sequence, offset, offset + delta, timestamp))
+        )
         state.next_sequence = (last_sequence + 1) & INT32_MAX
         state.last_timestamp = timestamp
         state.last_heard_ms = JUST_HEARD
