@@ -211,6 +211,22 @@ class Accumulator:
             )
         if record.timestamp_ms == NO_TIMESTAMP:
             record = record._replace(timestamp_ms=wall_ms)
+        batch = self._batch_for(partition, size, now_ms)
+        batch.records.append(record)
+        return batch, len(batch.records) - 1
+
+    def add_run(
+        self, partition: TopicPartition, records: list[Record], size: int, now_ms: int
+    ) -> tuple[Batch, int]:
+        """The batch that took all of the records, and the place of the first in it.  Each has its time; their
+        `estimated_bytes`, `size` in all, fit into a batch, unless there is only one."""
+        batch = self._batch_for(partition, size, now_ms)
+        first = len(batch.records)
+        batch.records += records
+        return batch, first
+
+    def _batch_for(self, partition: TopicPartition, size: int, now_ms: int) -> Batch:
+        """The last batch of the partition with room taken for so much more, or a new one."""
         queue = self._queues.get(partition)
         if queue is None:
             queue = self._queues[partition] = _Queue()
@@ -220,10 +236,9 @@ class Accumulator:
             batch = Batch(partition, now_ms, due_ms=now_ms + self._linger_ms)
             queue.batches.append(batch)
             self.buffered_bytes += HEADER_BYTES
-        batch.records.append(record)
         batch.size_bytes += size
         self.buffered_bytes += size
-        return batch, len(batch.records) - 1
+        return batch
 
     def add_batch(self, partition: TopicPartition, records: list[Record], now_ms: int) -> Batch:
         """A batch of these records alone, behind all that came before; it waits for no others.  Each record
@@ -423,11 +438,18 @@ class Accumulator:
 
 def estimated_bytes(record: Record) -> int:
     """Returns at least what the record takes in a batch that is not compressed."""
-    if len(record.headers) > DEFAULT_LIMITS.headers_per_record_max:
+    value, key, headers, _, _ = record
+    total = RECORD_OVERHEAD_BYTES
+    if key is not None:
+        total += len(key)
+    if value is not None:
+        total += len(value)
+    if not headers:
+        return total
+    if len(headers) > DEFAULT_LIMITS.headers_per_record_max:
         raise InvalidRecordError(
-            f"a record has {len(record.headers)} headers; {DEFAULT_LIMITS.headers_per_record_max} are allowed"
+            f"a record has {len(headers)} headers; {DEFAULT_LIMITS.headers_per_record_max} are allowed"
         )
-    total = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
-    for header in record.headers:
+    for header in headers:
         total += len(header.key) * 4 + len(header.value or b"") + HEADER_OVERHEAD_BYTES
     return total

@@ -157,12 +157,10 @@ class Producer:
         place = await self._place(topic, record, partition)
         await self.wait_for_room()
         self.check_sending()
-        clock = self._cluster.clock
-        batch, index = self._accumulator.add(place, record, clock.monotonic_ms(), clock.wall_ms())
+        ended, index = self.add_now(place, record, estimated_bytes(record))
         if index == 0:
-            batch.token = asyncio.get_running_loop().create_future()
             await self._wake_sender()
-        return Delivery(_ended(batch), index)
+        return Delivery(ended, index)
 
     async def send_batch(
         self, partition: TopicPartition, records: list[Record]
@@ -310,16 +308,17 @@ class Producer:
 
     async def _place(self, topic: str, record: Record, partition: int | None) -> TopicPartition:
         view = await self._cluster.topic(topic, allow_creation=self.options.allow_creation)
-        return self._placed(topic, len(view.partitions), record, partition, estimated_bytes(record))
+        count, size = len(view.partitions), estimated_bytes(record)
+        return TopicPartition(topic, self._choose_partition(topic, count, record, partition, size))
 
-    def _placed(
+    def _choose_partition(
         self, topic: str, count: int, record: Record, partition: int | None, size: int
-    ) -> TopicPartition:
+    ) -> int:
         if partition is None:
-            return TopicPartition(topic, self._partitioner.choose(topic, record.key, count, size))
+            return self._partitioner.choose(topic, record.key, count, size)
         if not 0 <= partition < count:
             raise UnknownTopicError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
-        return TopicPartition(topic, partition)
+        return partition
 
     # --- for callers that hand records over from another thread ---------------------------------
 
@@ -327,15 +326,16 @@ class Producer:
     def buffered_bytes(self) -> int:
         return self._accumulator.buffered_bytes
 
-    def place_now(
-        self, topic: str, record: Record, partition: int | None, size: int
-    ) -> TopicPartition | None:
-        """Where a record goes; None if the topic is not known yet, and `learn` has to be awaited.  It may be
-        called on any thread, by one at a time."""
+    def partition_now(self, topic: str, record: Record, partition: int | None, size: int) -> int | None:
+        """Which partition a record goes to; None if the topic is not known yet, and `learn` has to be
+        awaited.  It may be called on any thread, by one at a time."""
         known = self._cluster.view.topics.get(topic)
-        if known is None or not known.partitions:
+        if known is None:
             return None
-        return self._placed(topic, len(known.partitions), record, partition, size)
+        count = len(known.partitions)
+        if partition is not None and 0 <= partition < count:
+            return partition
+        return self._choose_partition(topic, count, record, partition, size) if count else None
 
     async def learn(self, topic: str) -> int:
         """Returns how many partitions the topic has."""
@@ -359,10 +359,23 @@ class Producer:
         wall_ms = clock.wall_ms() if record.timestamp_ms == NO_TIMESTAMP else NO_TIMESTAMP
         batch, index = self._accumulator.add(place, record, clock.monotonic_ms(), wall_ms, size)
         if index == 0:
-            batch.token = asyncio.get_running_loop().create_future()
-            self._start_sender()
-            self._changed.set()
+            self._begun(batch)
         return _ended(batch), index
+
+    def add_run_now(
+        self, place: TopicPartition, records: list[Record], size: int
+    ) -> "tuple[asyncio.Future[BatchReport], int]":
+        """Takes records that go into one batch together (`Accumulator.add_run`) at once, whether there is
+        room or not.  Returns the end of their batch, and the place of the first in it."""
+        batch, first = self._accumulator.add_run(place, records, size, self._cluster.clock.monotonic_ms())
+        if first == 0:
+            self._begun(batch)
+        return _ended(batch), first
+
+    def _begun(self, batch: Batch) -> None:
+        batch.token = asyncio.get_running_loop().create_future()
+        self._start_sender()
+        self._changed.set()
 
     # --- the sender ----------------------------------------------------------------------------
 

@@ -40,6 +40,18 @@ def test_records_share_a_batch_until_it_is_full() -> None:
     assert into.add(HERE, Record(b"y"), 0, 0) == (batches[-1], 1)
 
 
+def test_a_run_joins_a_batch_that_has_room_for_all_of_it_and_begins_another_if_not() -> None:
+    into = accumulator()
+    first = add(into, b"x" * 30)[0]
+    joined, at = into.add_run(HERE, [Record(b"a", timestamp_ms=1), Record(b"b", timestamp_ms=2)], 66, 0)
+    assert (joined, at) == (first, 1)
+    assert [each.value for each in first.records] == [b"x" * 30, b"a", b"b"]
+    other, at = into.add_run(HERE, [Record(b"c", timestamp_ms=3)], 33, 0)
+    assert other is not first
+    assert at == 0
+    assert into.buffered_bytes == 2 * 61 + 62 + 66 + 33
+
+
 def test_a_lone_record_waits_for_its_linger_and_no_longer() -> None:
     into = accumulator()
     add(into, b"a", now_ms=100)

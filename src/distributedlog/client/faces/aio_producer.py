@@ -71,12 +71,12 @@ class Producer:
         self._core.check_sending()
         record = self._serializers.record(value, key, headers, timestamp_ms)
         size = estimated_bytes(record)
-        place = self._core.place_now(topic, record, partition, size) if self._core.has_room else None
-        if place is None:
-            place = await self._place_after_waiting(topic, record, partition, size)
+        chosen = self._core.partition_now(topic, record, partition, size) if self._core.has_room else None
+        if chosen is None:
+            chosen = await self._choose_after_waiting(topic, record, partition, size)
             self._check_open()
             self._core.check_sending()
-        ended, index = self._core.add_now(place, record, size)
+        ended, index = self._core.add_now(TopicPartition(topic, chosen), record, size)
         if index == 0:
             await asyncio.sleep(0)  # the sender gets its turn also under a caller that never waits
         delivery = Delivery(ended, index)
@@ -88,18 +88,18 @@ class Producer:
         if self._is_closed:
             raise ClientClosedError("the producer is closed")
 
-    async def _place_after_waiting(
+    async def _choose_after_waiting(
         self, topic: str, record: Record, partition: int | None, size: int
-    ) -> TopicPartition:
+    ) -> int:
         """What is known of the topic may be given up while there is no room: then it is learnt again."""
         is_learning = False
         try:
             async with asyncio.timeout(self._max_block_ms / 1000):
                 while True:
                     await self._core.wait_for_room()
-                    place = self._core.place_now(topic, record, partition, size)
-                    if place is not None:
-                        return place
+                    chosen = self._core.partition_now(topic, record, partition, size)
+                    if chosen is not None:
+                        return chosen
                     is_learning = True
                     await self._core.learn(topic)
                     is_learning = False

@@ -1,10 +1,10 @@
 """The producer of programs without an event loop: `distributedlog.Producer`.
 
 The sender runs on a loop in a thread of its own.  `send` chooses the partition and puts the record into an
-inbox; the loop empties the inbox into batches, all that is in it at a time, so that a record costs no
+inbox; the loop moves what is in it into batches, whole runs of records at a time, so that a record costs no
 hand-over of its own:
 
-    send --> inbox --(one wake-up for many)--> accumulator --> brokers
+    send --> inbox (`inbox`) --(one wake-up for many)--> accumulator --> brokers
 
 **Bounds.**  What is in the inbox and what is in batches count together: from `buffer_memory` on `send`
 waits, for `max_block_ms` at most.
@@ -23,7 +23,6 @@ import concurrent.futures
 import dataclasses
 import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -33,7 +32,8 @@ from distributedlog.client.accumulator import estimated_bytes
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.faces.aio_producer import no_room
 from distributedlog.client.faces.bulk import BlockingRowsDelivery, RowsDelivery, send_rows
-from distributedlog.client.faces.delivery import BlockingDelivery, OnDelivery, Owner, call_when_ended
+from distributedlog.client.faces.delivery import BlockingDelivery, OnDelivery, Owner
+from distributedlog.client.faces.inbox import Inbox
 from distributedlog.client.faces.loop_thread import LoopThread, left_behind
 from distributedlog.client.faces.settings import (
     BOOTSTRAP_DEFAULT,
@@ -55,14 +55,12 @@ from distributedlog.client.metadata import Cluster
 from distributedlog.client.producer import Producer as Core
 from distributedlog.client.transactions.manager import GroupMetadata
 from distributedlog.model.errors import ClientClosedError, RecordTooLargeError, RequestTimedOutError
-from distributedlog.model.ids import TopicPartition
-from distributedlog.records.layout import HEADER_BYTES
-from distributedlog.records.record import Record
+from distributedlog.records.layout import HEADER_BYTES, NO_TIMESTAMP
 
 ROOM_POLL_S: Final = 0.5
 """How often a thread that waits for room looks by itself."""
 TURN_RECORDS_MAX: Final = 2000
-"""The records that the loop takes from the inbox in one turn."""
+"""The records after which the loop takes no further run from the inbox in one turn."""
 
 
 class Producer(Owner):
@@ -73,6 +71,8 @@ class Producer(Owner):
         self._bootstrap = parse_bootstrap(bootstrap)
         self._client_options = client_options(settings)
         self._options = producer_options(settings)
+        self._buffer_bytes_max = self._options.buffer_bytes_max
+        self._record_bytes_max = self._options.request_bytes_max - HEADER_BYTES
         self._serializers = Serializers(settings)
         self._max_block_ms = settings.get("max_block_ms", MAX_BLOCK_MS)
         self._thread = LoopThread("dlog-producer", self._begin_anew)
@@ -85,8 +85,7 @@ class Producer(Owner):
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._starting = threading.Lock()
-        self._inbox: deque[tuple[TopicPartition, Record, int, BlockingDelivery, OnDelivery | None]] = deque()
-        self._inbox_bytes = 0
+        self._inbox = Inbox(self._options.batch_bytes_max - HEADER_BYTES)
         self._is_drain_due = False
         self._waiting = 0
 
@@ -124,25 +123,26 @@ class Producer(Owner):
         producer's own thread.
         """
         core = self._core or self._start()
-        core.check_sending()
-        if timestamp_ms is None:
+        if core.transactions is not None:
+            core.check_sending()
+        if timestamp_ms is None or timestamp_ms == NO_TIMESTAMP:
             timestamp_ms = time.time_ns() // 1_000_000
         record = self._serializers.record(value, key, headers, timestamp_ms)
         size = estimated_bytes(record)
-        if size + HEADER_BYTES > self._options.request_bytes_max:
+        if size > self._record_bytes_max:
             raise RecordTooLargeError(
                 f"a record of {size} bytes does not fit into a request of {self._options.request_bytes_max}"
             )
-        delivery = BlockingDelivery(self)
         while True:
             with self._lock:
-                if self._inbox_bytes + core.buffered_bytes >= self._options.buffer_bytes_max:
+                inbox = self._inbox
+                if inbox.size_bytes + core.buffered_bytes >= self._buffer_bytes_max:
                     self._wait_for_room(core)
-                self._check_open()
-                place = core.place_now(topic, record, partition, size)
-                if place is not None:
-                    self._inbox.append((place, record, size, delivery, on_delivery))
-                    self._inbox_bytes += size
+                if self._is_closed:
+                    self._check_open()
+                chosen = core.partition_now(topic, record, partition, size)
+                if chosen is not None:
+                    delivery = inbox.add(self, topic, chosen, record, size, on_delivery)
                     if not self._is_drain_due:
                         self._is_drain_due = True
                         self._thread.call_soon(self._drain)
@@ -185,7 +185,7 @@ class Producer(Owner):
         try:
             while (
                 not self._is_closed
-                and self._inbox_bytes + core.buffered_bytes >= self._options.buffer_bytes_max
+                and self._inbox.size_bytes + core.buffered_bytes >= self._options.buffer_bytes_max
             ):
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -279,7 +279,7 @@ class Producer(Owner):
     def metrics(self) -> dict[str, int]:
         """Counts since the producer was made, and what is buffered now."""
         core = self._core or self._start()
-        buffered = self._inbox_bytes + core.buffered_bytes
+        buffered = self._inbox.size_bytes + core.buffered_bytes
         return {**dataclasses.asdict(core.metrics), "buffered_bytes": buffered}
 
     def close(self) -> None:
@@ -323,16 +323,13 @@ class Producer(Owner):
 
     def _into_batches(self, core: Core, most: int | None = None) -> None:
         inbox, taken = self._inbox, 0
-        count = len(inbox) if most is None else min(most, len(inbox))
-        for _ in range(count):
-            place, record, size, delivery, on_delivery = inbox.popleft()
-            ended, index = core.add_now(place, record, size)
-            delivery.bind(ended, index)
-            taken += size
-            if on_delivery is not None:
-                call_when_ended(ended, index, on_delivery)
-        with self._lock:
-            self._inbox_bytes -= taken
+        while inbox and (most is None or taken < most):
+            with self._lock:
+                run = inbox.take()
+            taken += len(run.records)
+            run.bind(*core.add_run_now(run.partition, run.records, run.size_bytes))
+            with self._lock:
+                inbox.size_bytes -= run.size_bytes
 
     def _told_of_room(self) -> None:
         if self._waiting:

@@ -4,6 +4,9 @@
 
 A `Delivery` knows its batch's end and its own place in the batch; nothing else is kept for a record.  On a
 loop it is awaited.  `result` serves other threads as well: there it waits, and on the loop it must be done.
+
+Records of other threads are handed over in runs: those of one partition that go into one batch together.
+What became of a run is written down once, for all of its deliveries.
 """
 
 import asyncio
@@ -13,6 +16,8 @@ from typing import Any, NamedTuple
 
 from distributedlog.client.producer import BatchReport
 from distributedlog.model.errors import DlogError, RequestTimedOutError
+from distributedlog.model.ids import TopicPartition
+from distributedlog.records.record import Record
 
 
 class RecordMetadata(NamedTuple):
@@ -61,38 +66,33 @@ class Delivery:
 class BlockingDelivery:
     """The same for another thread than the loop's: `result` waits."""
 
-    __slots__ = ("_ended", "_index", "_owner")
+    __slots__ = ("_index", "_run")
 
-    def __init__(self, owner: "Owner") -> None:
-        self._owner = owner
-        self._ended: asyncio.Future[BatchReport] | None = None
-        self._index = -1
-
-    def bind(self, ended: "asyncio.Future[BatchReport]", index: int) -> None:
-        """The loop has put the record into a batch."""
+    def __init__(self, run: "Run", index: int) -> None:
+        self._run = run
         self._index = index
-        self._ended = ended
 
     @property
     def is_in_batch(self) -> bool:
-        return self._ended is not None
+        return self._run.ended is not None
 
     def done(self) -> bool:
-        return self._ended is not None and self._ended.done()
+        ended = self._run.ended
+        return ended is not None and ended.done()
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Returns where the record is, after at most `timeout` seconds, or raises what its batch failed
         with."""
-        if self._ended is None or not self._ended.done():
-            waiting = self._owner.wait_for(self)
+        run = self._run
+        if not self.done():
+            waiting = run.owner.wait_for(self)
             try:
                 waiting.result(timeout)
             except concurrent.futures.TimeoutError:
                 waiting.cancel()
                 raise RequestTimedOutError(f"the record was not delivered within {timeout} s") from None
-        ended = self._ended
-        assert ended is not None
-        return metadata_of(ended.result(), self._index)
+        assert run.ended is not None
+        return metadata_of(run.ended.result(), run.first_index + self._index)
 
     def exception(self, timeout: float | None = None) -> DlogError | None:
         """Returns what it failed with, or None once it is delivered."""
@@ -104,9 +104,36 @@ class BlockingDelivery:
 
     async def ended(self) -> None:
         """Waits, on the loop, for the end of a record that is in a batch."""
-        assert self._ended is not None
-        if not self._ended.done():
-            await asyncio.wait([self._ended])
+        assert self._run.ended is not None
+        if not self._run.ended.done():
+            await asyncio.wait([self._run.ended])
+
+
+class Run:
+    """Records of one partition, in their order, which go into one batch together."""
+
+    __slots__ = ("callbacks", "ended", "first_index", "owner", "partition", "records", "size_bytes")
+
+    def __init__(self, owner: "Owner", partition: TopicPartition) -> None:
+        self.owner = owner
+        self.partition = partition
+        self.records: list[Record] = []
+        """None any more once they are in a batch."""
+        self.size_bytes = 0
+        self.callbacks: list[tuple[int, OnDelivery]] = []
+        """Those of some records, by their places."""
+        self.first_index = 0
+        self.ended: asyncio.Future[BatchReport] | None = None
+        """The end of the batch that they are in; None before they are in one."""
+
+    def bind(self, ended: "asyncio.Future[BatchReport]", first_index: int) -> None:
+        """The loop has put the records into a batch, the first at that place."""
+        self.records = []
+        self.first_index = first_index
+        self.ended = ended  # last: other threads take it for the sign that the rest is there
+        for at, on_delivery in self.callbacks:
+            call_when_ended(ended, first_index + at, on_delivery)
+        self.callbacks.clear()
 
 
 class Owner:

@@ -278,9 +278,15 @@ class Serializers:
         self._value: Serializer | None = settings.get("value_serializer")
 
     def record(self, value: Any, key: Any, headers: Headers | None, timestamp_ms: int | None) -> Record:
-        return Record(
-            as_bytes(value if self._value is None else self._value(value)),
-            as_bytes(key if self._key is None else self._key(key)),
-            as_headers(headers) if headers else NO_HEADERS,
-            NO_TIMESTAMP if timestamp_ms is None else timestamp_ms,
-        )
+        if self._value is not None:
+            value = self._value(value)
+        if type(value) is not bytes:
+            value = as_bytes(value)
+        if self._key is not None:
+            key = self._key(key)
+        if key is not None:
+            key = as_bytes(key)
+        if timestamp_ms is None:
+            timestamp_ms = NO_TIMESTAMP
+        parts = (value, key, as_headers(headers) if headers else NO_HEADERS, timestamp_ms, -1)
+        return tuple.__new__(Record, parts)  # `Record(...)` takes a call of Python's more, for every record

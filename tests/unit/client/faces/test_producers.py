@@ -266,7 +266,7 @@ def test_a_send_that_waits_for_room_is_refused_when_the_producer_is_closed(
     producer = Producer(bootstrap, max_block_ms=600_000)
     producer.partitions_for(topic)
     producer._room = Room(producer._lock)
-    producer._inbox_bytes = 1 << 40
+    producer._inbox.size_bytes = 1 << 40
     refused: list[BaseException] = []
 
     def send() -> None:
@@ -285,11 +285,12 @@ def test_a_send_that_waits_for_room_is_refused_when_the_producer_is_closed(
 
 def test_closing_goes_on_while_somebody_waits_for_a_record_in_the_inbox(bootstrap: str, topic: str) -> None:
     """The loop stands still until more is in the inbox than it takes in one turn."""
-    producer = Producer(bootstrap, linger_ms=60_000)
+    producer = Producer(bootstrap, linger_ms=60_000, batch_size=16_384)
     producer.partitions_for(topic)
     go_on, is_closing = threading.Event(), threading.Event()
     producer._thread.call_soon(go_on.wait, 60)
     deliveries = [producer.send(topic, "v") for _ in range(2 * TURN_RECORDS_MAX)]
+    assert len(producer._inbox) > 4
     producer.wait_for(deliveries[-1])
 
     submit = producer._thread.submit
