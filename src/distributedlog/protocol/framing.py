@@ -33,6 +33,8 @@ RECEIVE_BYTES: Final = 64 * 1024
 FIRST_PART_BYTES_MAX: Final = 4096
 """The length up to which the first part is copied behind the header: one part less to send."""
 
+_ZEROS: Final = memoryview(bytes(1 << 20))
+"""What frames grow by, and at most at a time.  Zeros made anew would cost new pages of memory each time."""
 _SIZE = Layout(">i")
 _REQUEST = Layout(">hhih")
 _SIZED_REQUEST = Layout(">ihhih")
@@ -267,8 +269,8 @@ class FrameReader:
             self._lent = memoryview(self._scratch)
             return self._lent
         room = min(self._frame_size, max(2 * self._filled, RECEIVE_BYTES))
-        if len(self._frame) < room:
-            self._frame += bytes(room - len(self._frame))
+        while len(self._frame) < room:
+            self._frame += _ZEROS[: room - len(self._frame)]
         self._lent = memoryview(self._frame)[self._filled :]
         return self._lent
 
