@@ -30,7 +30,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, cast
 
 from distributedlog.client.accumulator import NOBODY, Accumulator, Batch, Identity, estimated_bytes
-from distributedlog.client.admin.group_offsets import OffsetAndMetadata
 from distributedlog.client.errors import (
     UNKNOWN_OUTCOME,
     check_response,
@@ -46,7 +45,6 @@ from distributedlog.client.producer_options import ACKS_ALL as ACKS_ALL
 from distributedlog.client.producer_options import ProducerOptions as ProducerOptions
 from distributedlog.client.reports import BatchReport as BatchReport
 from distributedlog.client.reports import Delivery, ProducerMetrics
-from distributedlog.client.transactions.manager import GroupMetadata, Transactions
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     ConnectionLostError,
@@ -67,6 +65,8 @@ from distributedlog.records.layout import NO_TIMESTAMP
 from distributedlog.records.record import Record
 
 if TYPE_CHECKING:
+    from distributedlog.client.admin.group_offsets import OffsetAndMetadata
+    from distributedlog.client.transactions.manager import GroupMetadata, Transactions
     from distributedlog.records.arrow_write import CutBatch
 
 NAMED_VERSION_MAX: Final = 12
@@ -112,7 +112,9 @@ class Producer:
         )
         self.transactions: Transactions | None = None
         if self.options.transactional_id is not None:
-            self.transactions = Transactions(
+            from distributedlog.client.transactions import manager
+
+            self.transactions = manager.Transactions(
                 cluster, self.options.transactional_id, self.options.transaction_timeout_ms
             )
         self.metrics = ProducerMetrics()
@@ -241,7 +243,7 @@ class Producer:
         if self.transactions is not None:
             self.transactions.state.check_sending()
 
-    def _transactions(self) -> Transactions:
+    def _transactions(self) -> "Transactions":
         if self.transactions is None:
             raise InvalidTransactionStateError("transactions need a transactional_id")
         return self.transactions
@@ -256,7 +258,7 @@ class Producer:
         self._accumulator.change_identity(transactions.state.identity)
 
     async def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+        self, offsets: "Mapping[TopicPartition, OffsetAndMetadata]", group: "GroupMetadata"
     ) -> None:
         """Commits a group's positions with the transaction."""
         if offsets:
@@ -286,7 +288,7 @@ class Producer:
                 self.transactions.state.ending(commits=False)
                 await self.transactions.end()
 
-    async def _add_to_transaction(self, transactions: Transactions, ready: list[TopicPartition]) -> bool:
+    async def _add_to_transaction(self, transactions: "Transactions", ready: list[TopicPartition]) -> bool:
         """Makes partitions part of the transaction; False if it cannot go on, and then everything that waits
         has failed."""
         try:
@@ -309,11 +311,9 @@ class Producer:
     async def _place(self, topic: str, record: Record, partition: int | None) -> TopicPartition:
         view = await self._cluster.topic(topic, allow_creation=self.options.allow_creation)
         count, size = len(view.partitions), estimated_bytes(record)
-        return TopicPartition(topic, self._choose_partition(topic, count, record, partition, size))
+        return TopicPartition(topic, self._choose(topic, count, record, partition, size))
 
-    def _choose_partition(
-        self, topic: str, count: int, record: Record, partition: int | None, size: int
-    ) -> int:
+    def _choose(self, topic: str, count: int, record: Record, partition: int | None, size: int) -> int:
         if partition is None:
             return self._partitioner.choose(topic, record.key, count, size)
         if not 0 <= partition < count:
@@ -335,7 +335,7 @@ class Producer:
         count = len(known.partitions)
         if partition is not None and 0 <= partition < count:
             return partition
-        return self._choose_partition(topic, count, record, partition, size) if count else None
+        return self._choose(topic, count, record, partition, size) if count else None
 
     async def learn(self, topic: str) -> int:
         """Returns how many partitions the topic has."""

@@ -2,7 +2,7 @@
 
 `poll`, or iteration, does everything in turn: it joins the group, tells the callbacks, finds out where new
 partitions begin, commits what is due, and gives out records.  In between only heartbeats go out, and
-fetches are under way.
+fetches are under way.  What only members of groups need is imported by those.
 
 **Where a partition stands.**  `positions`: behind what was given out.  `safe`: behind what the program has
 dealt with: everything that was given out before it asked for more.  Only `safe` is committed by itself, so
@@ -27,7 +27,6 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from distributedlog.client.addresses import parse_bootstrap
-from distributedlog.client.admin.group_offsets import GroupOffsets, OffsetAndMetadata
 from distributedlog.client.consumer import Consumer as Assigned
 from distributedlog.client.faces.bulk import table_of
 from distributedlog.client.faces.records import ConsumerRecord, Prefetched, Taken
@@ -41,12 +40,9 @@ from distributedlog.client.faces.settings import (
     reset_of,
 )
 from distributedlog.client.fetcher import Fetched
-from distributedlog.client.groups.members import Member, make_member
-from distributedlog.client.groups.membership import Change
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.offset_specs import EARLIEST, LATEST, AtTime
 from distributedlog.client.offsets import list_offsets, resolve
-from distributedlog.client.transactions.manager import GroupMetadata
 from distributedlog.model.errors import (
     ClientClosedError,
     ConfigError,
@@ -59,6 +55,11 @@ from distributedlog.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from distributedlog.client.admin.group_offsets import OffsetAndMetadata
+    from distributedlog.client.groups.members import Member
+    from distributedlog.client.groups.membership import Change
+    from distributedlog.client.transactions.manager import GroupMetadata
 
 AUTO_COMMIT_INTERVAL_MS: Final = 5_000
 POLL_RECORDS_MAX: Final = 500
@@ -144,6 +145,8 @@ class Consumer:
             raise InvalidRequestError("partitions were assigned: another consumer is needed to subscribe")
         self._callbacks = {"assigned": on_assigned, "revoked": on_revoked, "lost": on_lost}
         if self._member is None:
+            from distributedlog.client.groups.members import make_member
+
             self._member = make_member(self._group_cluster, self._group, names, pattern)
             self._member.on_attention = self._assigned.nudge
         else:
@@ -371,7 +374,7 @@ class Consumer:
         if self._is_commit_due():
             await self._commit_by_itself()
 
-    async def _rebalance(self, member: Member) -> None:
+    async def _rebalance(self, member: "Member") -> None:
         """Takes a rebalance as far as it goes now.  Joining goes on between two polls; callbacks do not."""
         while member.needs_attention or self._joining is not None or self._changes:
             while self._changes:
@@ -392,7 +395,7 @@ class Consumer:
             if change is not None:
                 self._changes.append(change)
 
-    async def _on_change(self, change: Change) -> None:
+    async def _on_change(self, change: "Change") -> None:
         if change.lost:
             await self._call("lost" if self._callbacks.get("lost") else "revoked", change.lost)
             self._drop(change.lost)
@@ -455,6 +458,8 @@ class Consumer:
             raise ConfigError("committing needs a group_id")
         if offsets is None:
             offsets = self.positions()
+        from distributedlog.client.admin.group_offsets import GroupOffsets, OffsetAndMetadata
+
         wanted = {
             each: OffsetAndMetadata(offset, self._assigned.epoch_before(each, offset))
             for each, offset in offsets.items()
@@ -479,11 +484,13 @@ class Consumer:
 
     async def _fetch_committed(
         self, wanted: Collection[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
+    ) -> "dict[TopicPartition, OffsetAndMetadata]":
         if self._group is None:
             raise ConfigError("committed offsets are those of a group: group_id is missing")
         if not wanted:
             return {}
+        from distributedlog.client.admin.group_offsets import GroupOffsets
+
         offsets = GroupOffsets(self._group_cluster, self._group.group_id)
         return await offsets.fetch(wanted, require_stable=True)
 
@@ -502,10 +509,12 @@ class Consumer:
             self._positions[TopicPartition(*self._given[:2])] = self._given.offset + 1
         return dict(self._positions)
 
-    def group_metadata(self) -> GroupMetadata:
+    def group_metadata(self) -> "GroupMetadata":
         """Which member of the group this consumer is, for `send_offsets`."""
         if self._group is None:
             raise ConfigError("a consumer without a group_id has no group")
+        from distributedlog.client.transactions.manager import GroupMetadata
+
         if self._member is None:
             return GroupMetadata(self._group.group_id)
         return GroupMetadata(self._group.group_id, *self._member.identity)

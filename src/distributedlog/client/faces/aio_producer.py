@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from distributedlog.client.accumulator import estimated_bytes
 from distributedlog.client.addresses import parse_bootstrap
@@ -28,10 +28,12 @@ from distributedlog.client.faces.settings import (
 from distributedlog.client.faces.transactions import Positions, aio_transaction, group_of, offsets_of
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.producer import Producer as Core
-from distributedlog.client.transactions.manager import GroupMetadata
 from distributedlog.model.errors import BufferFullError, ClientClosedError, RequestTimedOutError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.records.record import Record
+
+if TYPE_CHECKING:
+    from distributedlog.client.transactions.manager import GroupMetadata
 
 
 class Producer:
@@ -158,7 +160,7 @@ class Producer:
         self._check_open()
         await self._core.begin_transaction()
 
-    async def send_offsets(self, positions: Positions, group: GroupMetadata | str) -> None:
+    async def send_offsets(self, positions: Positions, group: "GroupMetadata | str") -> None:
         """Commits positions of a group with the transaction: `consumer.positions()`, and
         `consumer.group_metadata()`."""
         await self._core.send_offsets(offsets_of(positions), group_of(group))

@@ -23,12 +23,13 @@ from distributedlog.client.faces.aio_consumer import OnPartitions
 from distributedlog.client.faces.loop_thread import LoopThread, left_behind
 from distributedlog.client.faces.records import ConsumerRecord
 from distributedlog.client.faces.settings import BOOTSTRAP_DEFAULT, ConsumerSettings
-from distributedlog.client.transactions.manager import GroupMetadata
 from distributedlog.model.errors import ClientClosedError
 from distributedlog.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from distributedlog.client.transactions.manager import GroupMetadata
 
 T = TypeVar("T")
 
@@ -247,7 +248,7 @@ class Consumer:
         """The offsets behind all that was given out: what a transaction sends with `send_offsets`."""
         return self._soon(self._consumer.positions)
 
-    def group_metadata(self) -> GroupMetadata:
+    def group_metadata(self) -> "GroupMetadata":
         """Which member of the group this consumer is, for `send_offsets`."""
         return self._soon(self._consumer.group_metadata)
 

@@ -26,7 +26,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from distributedlog.client.accumulator import estimated_bytes
 from distributedlog.client.addresses import parse_bootstrap
@@ -53,9 +53,11 @@ from distributedlog.client.faces.transactions import (
 )
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.producer import Producer as Core
-from distributedlog.client.transactions.manager import GroupMetadata
 from distributedlog.model.errors import ClientClosedError, RecordTooLargeError, RequestTimedOutError
 from distributedlog.records.layout import HEADER_BYTES, NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from distributedlog.client.transactions.manager import GroupMetadata
 
 ROOM_POLL_S: Final = 0.5
 """How often a thread that waits for room looks by itself."""
@@ -248,7 +250,7 @@ class Producer(Owner):
     def begin_transaction(self) -> None:
         self._run(Core.begin_transaction)
 
-    def send_offsets(self, positions: Positions, group: GroupMetadata | str) -> None:
+    def send_offsets(self, positions: Positions, group: "GroupMetadata | str") -> None:
         """Commits positions of a group with the transaction: `consumer.positions()`, and
         `consumer.group_metadata()`."""
         self._run(lambda core: core.send_offsets(offsets_of(positions), group_of(group)))

@@ -5,10 +5,9 @@ A name that is not known is an error that names the nearest one.  Times are in m
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar
 
 from distributedlog.client.fetcher import FetchOptions
-from distributedlog.client.groups.membership import CLASSIC, CONSUMER, GroupOptions
 from distributedlog.client.offset_specs import BEGINNING, END, Ago, Isolation, OffsetSpec
 from distributedlog.client.options import ClientOptions
 from distributedlog.client.partitioner import ChoosePartition, PartitionerName
@@ -19,6 +18,9 @@ from distributedlog.model.suggestions import nearest
 from distributedlog.records.compression import Codec
 from distributedlog.records.layout import NO_TIMESTAMP
 from distributedlog.records.record import Header, Record
+
+if TYPE_CHECKING:
+    from distributedlog.client.groups.membership import GroupOptions
 
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
 MAX_BLOCK_MS: Final = 60_000
@@ -185,11 +187,15 @@ RESETS: Final[Mapping[str, OffsetSpec | None]] = {"earliest": BEGINNING, "latest
 BY_DURATION: Final = "by_duration:"
 
 
-def group_options(settings: Mapping[str, Any]) -> GroupOptions | None:
-    _check_protocol(settings)
+def group_options(settings: Mapping[str, Any]) -> "GroupOptions | None":
+    """What makes a member of a group is imported only where there is one: it takes its time."""
+    if "group_protocol" in settings or "group_remote_assignor" in settings:
+        _check_protocol(settings)
     group_id = settings.get("group_id")
     if group_id is None:
         return None
+    from distributedlog.client.groups.membership import GroupOptions
+
     given = {ours: settings[name] for name, ours in _GROUP.items() if name in settings}
     assignor = settings.get("assignor")
     if assignor is not None:
@@ -205,6 +211,8 @@ _CLASSIC_ONLY: Final = {
 
 
 def _check_protocol(settings: Mapping[str, Any]) -> None:
+    from distributedlog.client.groups.membership import CLASSIC, CONSUMER
+
     if settings.get("group_protocol", CLASSIC) == CONSUMER:
         for name, hint in _CLASSIC_ONLY.items():
             if name in settings:

@@ -14,14 +14,16 @@ An abort that fails as well is told in a note of the error that goes on.
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from distributedlog.client.admin.group_offsets import OffsetAndMetadata
-from distributedlog.client.transactions.manager import GroupMetadata
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
 
-Positions = Mapping[TopicPartition, int | OffsetAndMetadata]
+if TYPE_CHECKING:
+    from distributedlog.client.admin.group_offsets import OffsetAndMetadata
+    from distributedlog.client.transactions.manager import GroupMetadata
+
+Positions = Mapping[TopicPartition, "int | OffsetAndMetadata"]
 
 
 class AioTransactional(Protocol):
@@ -68,10 +70,14 @@ def _note(error: BaseException, second: DlogError) -> None:
     error.add_note(f"and the transaction could not be aborted: {second}")
 
 
-def offsets_of(positions: Positions) -> dict[TopicPartition, OffsetAndMetadata]:
+def offsets_of(positions: Positions) -> "dict[TopicPartition, OffsetAndMetadata]":
+    from distributedlog.client.admin.group_offsets import OffsetAndMetadata
+
     return {each: OffsetAndMetadata(at) if isinstance(at, int) else at for each, at in positions.items()}
 
 
-def group_of(group: GroupMetadata | str) -> GroupMetadata:
+def group_of(group: "GroupMetadata | str") -> "GroupMetadata":
     """A name alone is a group without members: positions that no consumer of it commits."""
+    from distributedlog.client.transactions.manager import GroupMetadata
+
     return GroupMetadata(group) if isinstance(group, str) else group

@@ -19,6 +19,15 @@ def test_a_producer_and_a_consumer_load_no_administration() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+def test_a_producer_and_a_consumer_load_no_groups_and_no_transactions_before_they_have_some() -> None:
+    parts = {"distributedlog.client.groups.membership", "distributedlog.client.transactions.manager"}
+    program = (
+        "import sys; from distributedlog import Consumer, Producer; Consumer('h:1'); Producer('h:1');"
+        f"sys.exit(bool(sys.modules.keys() & {parts!r}))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
 def test_the_client_loads_no_broker_and_none_of_its_libraries() -> None:
     parts = ("grpc", "pyarrow", "google", "click", "rich", "distributedlog.broker", "distributedlog.storage")
     program = (
