@@ -64,11 +64,15 @@ async def discover(
         return is_retriable(error) and (not isinstance(error, UnknownTopicError) or waited_ms < loss_ms)
 
     return await cluster.retrying(
-        lambda: _discover(cluster, options.subscription, must_exist), is_worth_waiting=is_worth_waiting
+        lambda: discover_once(cluster, options.subscription, must_exist=must_exist),
+        is_worth_waiting=is_worth_waiting,
     )
 
 
-async def _discover(cluster: Cluster, subscription: Subscription, must_exist: bool) -> SubscribedPartitions:
+async def discover_once(
+    cluster: Cluster, subscription: Subscription, *, must_exist: bool = True
+) -> SubscribedPartitions:
+    """Asks once; what is missing is not waited for."""
     view = await cluster.refresh(subscription.names)
     topics = [each for each in _described(view, subscription, must_exist) if subscription.matches(each)]
     for topic in topics:
