@@ -1,7 +1,8 @@
 """The pitfalls of Spark's interface for Python: each remedy taken out, and the tests that must say so.
 
 What Spark does there is looked up in the docstrings of the sources: `spark/source/stream_reader`,
-`spark/source/replanning`, `spark/sink/writer`, `spark/session/session`, `pipelines/runner`.
+`spark/source/replanning`, `spark/sink/writer`, `spark/session/session`, `pipelines/runner`; when a run of a
+pipeline may be left out, in `pipelines/loop/news`.
 """
 
 from tests.mutants.harness import Mutant
@@ -9,6 +10,7 @@ from tests.mutants.harness import Mutant
 STREAM = "spark/source/stream_reader.py"
 STREAM_TESTS = "-n 0 tests/spark/test_stream_reader.py -k"
 UNIT = "tests/unit/spark"
+LOOP = "tests/unit/pipelines/loop"
 
 MUTANTS = [
     Mutant(
@@ -80,5 +82,33 @@ MUTANTS = [
         "    return WrittenOnce(counts, winner)\n",
         "    told = WrittenOnce(counts, winner)\n    commit_winners(options, [told])\n    return told\n",
         "-n 0 tests/spark/test_sink_once_task.py -k only_the_attempts",
+    ),
+    Mutant(
+        "a topic that was made again is no news for a pipeline",
+        "pipelines/loop/news.py",
+        "        if ends != before.ends[read]:\n",
+        "        if ends.offsets != before.ends[read].offsets:\n",
+        f"{LOOP}/test_news.py -k whatever_differs",
+    ),
+    Mutant(
+        "a table with the clock in it is not computed anew",
+        "pipelines/loop/news.py",
+        "        if not flow.is_streaming and not flow.is_repeatable:\n",
+        "        if flow.is_streaming and not flow.is_repeatable:\n",
+        f"{LOOP}/test_news.py",
+    ),
+    Mutant(
+        "what a run that failed was to read counts as read",
+        "pipelines/loop/watch.py",
+        "        self._read = self._seen if is_whole else None\n",
+        "        self._read = self._seen\n",
+        f"{LOOP}/test_watch.py",
+    ),
+    Mutant(
+        "a Spark that is gone has nothing to do",
+        "pipelines/loop/loop.py",
+        "watch is not None and runner.is_spark_there and watch.news() is None",
+        "watch is not None and watch.news() is None",
+        f"{LOOP}/test_loop.py",
     ),
 ]

@@ -18,6 +18,7 @@
     compaction/   small files of tables merged
     table_maintenance  what a runner does beside its runs
     runner     one session, run after run
+    loop/      run after run, without those that would find nothing new
     plot       the history as a picture
 
 Each imports only from above it.  The projects are Spark's (`spark-pipeline.yml`, `pyspark.pipelines`);

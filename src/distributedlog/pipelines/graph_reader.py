@@ -7,6 +7,7 @@ sources for their columns and reads no rows.
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,17 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 SESSION_KEY: Final = "org.apache.spark.sql.connect.service.SessionKey"
+TREE_PATTERN: Final = "org.apache.spark.sql.catalyst.trees.TreePattern"
 CLASSIC_SESSION: Final = "org.apache.spark.sql.classic.SparkSession"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPlan:
+    name: str
+    kind: str
+    """Spark's class for flows of its kind."""
+    plan: Any
+    """Java's: the plan, resolved."""
 
 
 class GraphReader:
@@ -42,7 +53,7 @@ class GraphReader:
         """Returns where each flow is defined, by its whole name; nothing is resolved for it."""
         try:
             flows = self._registered().flows()
-            return {_name(flow.identifier()): self._location(flow) for flow in _each(flows)}
+            return {_name(flow.identifier()): self._location(flow) for flow in each_of(flows)}
         except Exception:  # what is told without it is enough
             return {}
 
@@ -53,6 +64,24 @@ class GraphReader:
             return self._read(self._resolved())
         except Py4JError as error:
             raise PipelineError(f"this Spark does not tell what the pipeline consists of: {error}") from error
+
+    def plans(self) -> list[FlowPlan]:
+        """Returns the plans of all flows, also of views; each holds those of the views that it reads."""
+        graph = self._resolved()
+        if unresolved := [_name(each.identifier()) for each in each_of(graph.resolutionFailedFlows())]:
+            raise PipelineError(f"not resolved: {', '.join(unresolved)}")
+        return [
+            FlowPlan(
+                _name(flow.identifier()),
+                str(flow.getClass().getSimpleName()),
+                flow.df().queryExecution().analyzed(),
+            )
+            for flow in each_of(graph.resolvedFlows())
+        ]
+
+    def pattern(self, name: str) -> Any:
+        """Returns one of Spark's names for what plans may contain."""
+        return getattr(_class(self._jvm, TREE_PATTERN), name)()
 
     def columns_present(self, tables: Iterable[str]) -> dict[str, dict[str, str]]:
         """Returns table → column → type, of those that are there already."""
@@ -108,19 +137,19 @@ class GraphReader:
 
     def _read(self, graph: Any) -> DataflowGraph:
         flows = []
-        for flow in _each(graph.resolvedFlows()):
+        for flow in each_of(graph.resolvedFlows()):
             inputs = flow.inputs().toSeq()
             flows.append(
                 FlowNode(
                     _name(flow.identifier()),
                     _name(flow.destinationIdentifier()),
-                    tuple(sorted(_name(each) for each in _each(inputs))),
+                    tuple(sorted(_name(each) for each in each_of(inputs))),
                     self._location(flow),
                     _columns(flow.df().schema()),
                 )
             )
         names = [
-            tuple(_name(each.identifier()) for each in _each(part))
+            tuple(_name(each.identifier()) for each in each_of(part))
             for part in (graph.tables(), graph.views(), graph.sinks(), graph.resolutionFailedFlows())
         ]
         return DataflowGraph(tuple(flows), *names)
@@ -133,7 +162,8 @@ def _class(jvm: Any, name: str) -> Any:
     return found
 
 
-def _each(sequence: Any) -> Any:
+def each_of(sequence: Any) -> Any:
+    """Iterates over a sequence of Scala's."""
     return (sequence.apply(at) for at in range(sequence.size()))
 
 

@@ -6,7 +6,8 @@
 | a run failed                               | the last one did; how many in a row is said                   |
 | its process died                           | the last run has no end, and nobody holds the project's lock  |
 | no run has ended for so long               | longer than `silent_seconds_max`, counted from the start of   |
-|                                            | one that is going on, where none has ended before             |
+|                                            | one that is going on, where none has ended before; a run that |
+|                                            | was not made because nothing was new counts like one          |
 | it is so many records, or so long, behind  | more than the limits; or it cannot be known                   |
 """
 
@@ -40,7 +41,7 @@ def judge(status: PipelineStatus, lag: FlowLag | None, limits: HealthLimits, *, 
 
 
 def _silence(status: PipelineStatus, limits: HealthLimits, now_ms: int) -> list[str]:
-    last_ms = status.ended_ms or status.started_ms
+    last_ms = max(status.ended_ms or 0, status.looked_ms or 0) or status.started_ms
     if limits.silent_seconds_max is None or last_ms is None:
         return []
     silent_seconds = (now_ms - last_ms) / 1000

@@ -5,6 +5,7 @@ One JSON object a line, appended in one write each:
 | type   | fields beside `time_ms` and `run`                                                                 |
 |--------|---------------------------------------------------------------------------------------------------|
 | run    | `state` started, completed or failed; at the end `milliseconds`, `rows`, and `error` if it failed |
+| idle   | nothing was new since run `run`, so that none was made                                            |
 | batch  | `flow`, `batch`, `rows`, `rows_total`, `rows_out`, `rows_out_total`, `milliseconds`, `positions`, |
 |        | `rows_too_late`; rows are those read, rows out those written                                      |
 | flow   | `flow`, `state`, and `error` of one that failed                                                   |

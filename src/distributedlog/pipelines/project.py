@@ -38,6 +38,7 @@ NAME_PATTERN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
 BOOTSTRAP_KEY: Final = "dlog.bootstrap"
 TOPICS_KEY: Final = "dlog.topics"
 TOPICS_READ_KEY: Final = "dlog.topics.read"
+ALWAYS_KEY: Final = "dlog.run.always"
 COMPACT_FILES_KEY: Final = "dlog.compact.files"
 PARTITIONS_MAX: Final = 10_000
 COMPACT_FILES_MIN: Final = 2
@@ -87,6 +88,13 @@ class Project:
                 f" {COMPACT_FILES_MAX:,}"
             )
         return int(text)
+
+    def runs_always(self) -> bool:
+        """Whether, again and again, it is run also if nothing is new."""
+        text = self.configuration.get(ALWAYS_KEY, "false")
+        if text not in ("true", "false"):
+            raise ConfigError(f"{ALWAYS_KEY}: {text!r} is neither true nor false")
+        return text == "true"
 
 
 def parse_topics(text: str) -> dict[str, int]:
@@ -143,6 +151,7 @@ def read_project(spec_path: Path) -> Project:
     )
     project.topics()
     project.compact_files()
+    project.runs_always()
     return project
 
 

@@ -16,9 +16,6 @@ Before each run its definitions are looked at for topics that are not there and 
 for (`checks`).  **A full refresh** makes tables anew, and with them every table that reads them: those
 would otherwise read all rows a second time.  Spark leaves sinks out of such a run; they go on with the next
 one.
-
-`run_loop` goes on after a failed run (a broker that restarts is worth waiting for) until too many failed in
-a row; it waits longer from failure to failure.
 """
 
 import contextlib
@@ -63,9 +60,8 @@ if TYPE_CHECKING:
 
     from distributedlog.pipelines.definitions import Definitions, TopicSink, TopicSource
 
-FAILURES_MAX_DEFAULT: Final = 5
 TRACE_CHARACTERS_MAX: Final = 1_000_000
-PAUSE_SECONDS_MAX: Final = 30.0
+NOTHING_NEW: Final = "nothing new"
 EXHAUSTED: Final = "__python_accumulator__"
 INCOMPATIBLE_TYPES: Final = "CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE"
 _FLOW_EVENT: Final = re.compile(r"^Flow (\S+) (?:is|has) ([A-Z_]+)\.?(.*)", re.DOTALL)
@@ -134,6 +130,8 @@ class RunProgress:
     flow_states: Mapping[str, str]
     lag: int | None
     """The lag as it was last measured."""
+    is_idle: bool = False
+    """Whether nothing is new since that run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +204,12 @@ class Runner:
                 batches=current.batches,
                 flow_states=dict(current.flow_states),
                 lag=lag,
+                is_idle=self._known.is_idle,
             )
+
+    @property
+    def is_spark_there(self) -> bool:
+        return self._spark is not None and self._jvm_ended is None
 
     def __enter__(self) -> "Runner":
         bootstrap = self.configuration.get(BOOTSTRAP_KEY)
@@ -258,15 +261,17 @@ class Runner:
 
     # --- one run -------------------------------------------------------------------------------
 
-    def run_once(self, full_refresh: Sequence[str] = ()) -> RunOutcome:
+    def run_once(
+        self, full_refresh: Sequence[str] = (), on_graph: Callable[[GraphReader], None] = lambda _: None
+    ) -> RunOutcome:
         """One run to its end.  What goes wrong in it is in the outcome; raised is what no other run can mend:
-        settings that are wrong, a Spark that is gone."""
+        settings that are wrong, a Spark that is gone.  `on_graph` is told of the graph before it is run."""
         assert self._spark is not None, "use it with `with`"
         started = time.monotonic()
         with self._mutex:
             self._current = current = _Current(self._known.runs + 1)
         begun = self._note("run", run=current.run, state="started")
-        error, cause = self._attempt(self._spark, current, full_refresh)
+        error, cause = self._attempt(self._spark, current, full_refresh, on_graph)
         if self._maintenance is not None and self._jvm_ended is None:
             self._maintenance.on_run(is_completed=error is None)
         milliseconds = int((time.monotonic() - started) * 1000)
@@ -286,13 +291,22 @@ class Runner:
             current.run, state, current.rows, current.batches, milliseconds, begun["time_ms"], error, cause
         )
 
+    def note_nothing_new(self) -> RunOutcome:
+        """Instead of a run that would have nothing to do."""
+        noted = self._note("idle", run=self._current.run)
+        return RunOutcome(self._current.run, NOTHING_NEW, 0, 0, 0, noted["time_ms"])
+
     def _attempt(
-        self, spark: "SparkSession", current: _Current, full_refresh: Sequence[str]
+        self,
+        spark: "SparkSession",
+        current: _Current,
+        full_refresh: Sequence[str],
+        on_graph: Callable[[GraphReader], None],
     ) -> tuple[str | None, DlogError | None]:
         """Returns what went wrong, and the error itself if it is ours."""
         try:
             with self._clients.connected(server_port(spark)) as client:
-                self._execute(spark, client, current, full_refresh)
+                self._execute(spark, client, current, full_refresh, on_graph)
         except DlogError as failure:
             return str(failure), failure
         except Exception as failure:
@@ -314,6 +328,7 @@ class Runner:
         client: "ConnectSession",
         current: _Current,
         full_refresh: Sequence[str],
+        on_graph: Callable[[GraphReader], None],
     ) -> None:
         graph_id, found = self._register(spark, client, current)
         reader = self._reader(spark, client, graph_id)
@@ -322,6 +337,7 @@ class Runner:
             ((each.flow, each.options) for each in found.sources), current.places, waits=current.run > 1
         )
         self._note_sources(current, found)
+        on_graph(reader)
         try:
             events = self._start(client, graph_id, full_refresh=anew, refresh=others)
             for message in messages_of(events):
@@ -556,29 +572,3 @@ def messages_of(events: Iterator[dict[str, Any]]) -> Iterator[str]:
     except PySparkValueError as error:
         if EXHAUSTED not in str(error):
             raise
-
-
-def run_loop(
-    runner: Runner,
-    every_seconds: float,
-    stopping: threading.Event,
-    tell: Callable[[RunOutcome], None],
-    failures_max: int = FAILURES_MAX_DEFAULT,
-    full_refresh: Sequence[str] = (),
-) -> RunOutcome:
-    """Does run after run, at least so far apart from start to start; returns the last outcome.  The first
-    that completes makes the tables of `full_refresh` anew.  After a failed run there is a pause, longer each
-    time."""
-    failures = 0
-    while True:
-        started = time.monotonic()
-        outcome = runner.run_once(full_refresh)
-        full_refresh = () if outcome.is_completed else full_refresh
-        tell(outcome)
-        failures = 0 if outcome.is_completed else failures + 1
-        if failures >= failures_max:
-            raise PipelineError(f"{failures} runs failed, one after the other; the last: {outcome.error}")
-        rest = every_seconds - (time.monotonic() - started)
-        pause = min(2.0 ** (failures - 1), PAUSE_SECONDS_MAX) if failures else 0.0
-        if stopping.wait(max(pause, rest)):
-            return outcome

@@ -4,6 +4,7 @@ effects.
 | question               | answer                                                                         |
 |------------------------|--------------------------------------------------------------------------------|
 | is it well             | `state` of the last run: completed, failed, running; stopped if it died        |
+| is there nothing to do | `is_idle`: nothing was new when it was last looked, after the last run         |
 | what did each flow do? | rows read and written in all and in the last batch, batches, time, last error  |
 | and in the last run?   | its `state`: waiting, running, completed, failed, skipped; "not run" if the    |
 |                        | run ended without it, "stopped" if that ended in the middle of it              |
@@ -54,12 +55,18 @@ class PipelineStatus:
     state: str = "never ran"
     started_ms: int | None = None
     ended_ms: int | None = None
+    looked_ms: int | None = None
+    """When nothing was found that a run would have been made for, the last time."""
     milliseconds_last: int | None = None
     rows_last: int = 0
     failures_in_a_row: int = 0
     error: str | None = None
     flows: dict[str, FlowStatus] = field(default_factory=dict)
     lag_samples: list[tuple[int, int | None]] = field(default_factory=list)
+
+    @property
+    def is_idle(self) -> bool:
+        return self.state == "completed" and (self.looked_ms or 0) > (self.ended_ms or 0)
 
     @property
     def rows(self) -> int:
@@ -114,6 +121,8 @@ def fold(
             _fold_flow(status, event)
         elif kind == "source":
             _fold_source(status, event)
+        elif kind == "idle":
+            status.looked_ms = event["time_ms"]
         elif kind == "lag":
             status.lag_samples.append((event["time_ms"], event.get("records")))
             del status.lag_samples[:-LAG_SAMPLES_MAX]

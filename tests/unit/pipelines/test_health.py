@@ -26,6 +26,17 @@ def test_a_run_that_completed_or_goes_on_is_well() -> None:
     assert problems(fold([run(1, "started")], is_running=True)) == []
 
 
+def test_a_run_that_was_not_made_because_nothing_was_new_is_no_silence() -> None:
+    limits = HealthLimits(silent_seconds_max=10)
+    long_ago, idle = NOW_MS - 60_000, {"type": "idle", "run": 1, "time_ms": NOW_MS - 5_000}
+    status = fold([run(1, "started", long_ago), run(1, "completed", long_ago)])
+    assert len(problems(status, limits=limits)) == 1
+    status = fold([idle], onto=status)
+    assert problems(status, limits=limits) == []
+    status = fold([run(2, "started")], onto=status, is_running=True)
+    assert problems(status, limits=limits) == [], "the run that follows has only begun"
+
+
 def test_what_never_ran_failed_or_died_is_not() -> None:
     assert problems(fold([])) == ["it has never run"]
     failed = [run(1, "started"), run(1, "failed", error="why")]

@@ -167,3 +167,16 @@ def test_tables_on_another_machine_are_not_forgotten_silently(tmp_path: Path) ->
     project = Project(str(tmp_path), str(tmp_path / "s.yml"), "x", f"file://{tmp_path}/s", where)
     with pytest.raises(PipelineError, match="remove their files yourself"):
         reset_project(project)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("true", True), ("false", False)])
+def test_a_project_says_whether_every_run_is_made(text: str, expected: bool) -> None:
+    project = Project("/shop", "/shop/spark-pipeline.yml", "shop", "", {"dlog.run.always": text})
+    assert project.runs_always() is expected
+
+
+def test_a_word_for_it_that_is_none_is_refused() -> None:
+    project = Project("/shop", "/shop/spark-pipeline.yml", "shop", "", {"dlog.run.always": "yes"})
+    with pytest.raises(ConfigError, match=r"dlog\.run\.always"):
+        project.runs_always()
+    assert not Project("/shop", "/shop/spark-pipeline.yml", "shop", "").runs_always()

@@ -17,6 +17,17 @@ def test_before_the_first_run_nothing_is_wrong() -> None:
     assert (status.state, status.runs, status.rows, status.positions()) == ("never ran", 0, 0, {})
 
 
+def test_it_is_idle_from_a_look_that_found_nothing_to_the_next_run() -> None:
+    status = fold([run(1, "started", 1), run(1, "completed", 2)])
+    assert not status.is_idle
+    status = fold([{"type": "idle", "run": 1, "time_ms": 3}], onto=status)
+    assert (status.is_idle, status.state, status.runs, status.looked_ms) == (True, "completed", 1, 3)
+    status = fold([run(2, "started", 4)], onto=status, is_running=True)
+    assert not status.is_idle
+    status = fold([run(2, "completed", 5)], onto=status)
+    assert not status.is_idle
+
+
 def test_rows_between_flows_are_not_counted_twice() -> None:
     events = [
         run(1, "started"),

@@ -84,6 +84,7 @@ def _look(where: str, bootstrap: str | None, limits: "HealthLimits", output: str
                 "state": status.state,
                 "runs": status.runs,
                 "ended_ms": status.ended_ms,
+                "looked_ms": status.looked_ms,
                 "failures_in_a_row": status.failures_in_a_row,
                 "lag": lag and lag.records,
                 "lag_seconds": lag and lag.seconds,
@@ -96,5 +97,6 @@ def _look(where: str, bootstrap: str | None, limits: "HealthLimits", output: str
         behind = (
             "" if lag is None else f", {lag.records:,} records behind ({show_seconds(lag.seconds) or '?'})"
         )
-        print_line(f"{project.name}: well: {status.state}, {status.runs} runs{behind}")
+        idle = ", nothing new since" if status.is_idle else ""
+        print_line(f"{project.name}: well: {status.state}, {status.runs} runs{idle}{behind}")
     return not problems

@@ -7,7 +7,8 @@
 | 2         | wrong usage, an unknown table, or the project's settings are wrong               |
 | 3         | no cluster, no Java, Spark did not start, another process runs this project      |
 
-With `--every` the reason of each failed run is told on stderr as it ends.
+With `--every` the reason of each failed run is told on stderr as it ends, and a run that would find nothing
+new is not made: the first of several that were not, one after the other, has a line of its own.
 
 Ctrl-C and SIGTERM let the run that is going on finish; a second one stops at once, which is safe too: what
 was not committed is done again by the next run.
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from distributedlog.pipelines.runner import RunOutcome, RunProgress
 
 ENDED = frozenset({"completed", "failed", "skipped", "excluded"})
-HEADING = "run>5 started<24 state<10 rows>12 batches>7 seconds>8"
+HEADING = "run>5 started<24 state<11 rows>12 batches>7 seconds>8"
 
 
 class RunFailedError(click.ClickException):
@@ -68,6 +69,10 @@ class RunFailedError(click.ClickException):
     help="Between runs, merge the files of tables that have so many small ones."
     "  [default: as the project says, dlog.compact.files]",
 )  # fmt: skip
+@click.option(
+    "--always", is_flag=True,
+    help="With --every: run also if nothing is new.  [default: as the project says, dlog.run.always]",
+)  # fmt: skip
 @output_option
 def run(
     where: str,
@@ -79,12 +84,14 @@ def run(
     full_refresh: tuple[str, ...],
     failures_max: int,
     compact_files: int | None,
+    always: bool,
     output: str,
 ) -> int:
     """Run the pipeline: every flow reads what is there since the last run, and stops.
 
     With --every it is run again and again in the same Spark session, which is how it stays fresh; then Ctrl-C
-    is the way to end it.  Prints a line for each run.
+    is the way to end it.  Prints a line for each run.  With --every a run that would certainly
+    find nothing new is not made; one line says so until the next run.
 
     \b
     dlog pipeline run
@@ -94,8 +101,10 @@ def run(
     if once and every_seconds is not None:
         raise click.UsageError("--once and --every contradict each other.")
     from distributedlog.model.errors import BrokerUnreachableError
+    from distributedlog.pipelines.loop.loop import run_loop
+    from distributedlog.pipelines.loop.watch import Watch
     from distributedlog.pipelines.project import find_project
-    from distributedlog.pipelines.runner import Runner, run_loop
+    from distributedlog.pipelines.runner import Runner
     from distributedlog.pipelines.written_names import check_tables
 
     project = find_project(where)
@@ -115,7 +124,8 @@ def run(
             outcome = runner.run_once(full_refresh)
             show(outcome)
         else:
-            outcome = run_loop(runner, every_seconds, stopping, show, failures_max, full_refresh)
+            watch = None if always or project.runs_always() else Watch(project)
+            outcome = run_loop(runner, every_seconds, stopping, show, failures_max, full_refresh, watch)
     if isinstance(outcome.cause, BrokerUnreachableError):
         raise NoClusterError(f"run {outcome.run} failed: {outcome.error}")
     if outcome.error is not None:
@@ -129,6 +139,8 @@ def spell_progress(progress: "RunProgress") -> str:
     """Returns what is going on, in one line."""
     if not progress.is_started:
         return "starting Spark"
+    if progress.is_idle:
+        return f"nothing new since run {progress.run}"
     if not progress.is_running:
         return f"run {progress.run} is over; waiting for the next"
     flows = [name for name, state in progress.flow_states.items() if state == "running"]

@@ -69,6 +69,8 @@ def _show_table(project: "Project", found: "PipelineStatus", lags: "dict[str | N
     took = ""
     if found.milliseconds_last is not None:
         took = f"; the last run took {found.milliseconds_last / 1000:.1f} s"
+    if found.is_idle:
+        took += f"; nothing new since, last looked {show_time(found.looked_ms)}"
     print_line(f"{project.name}: {found.state}, {found.runs} runs, {found.rows:,} rows from topics{took}")
     if found.flows:
         print_line("")
@@ -96,6 +98,8 @@ def _show_json(project: "Project", found: "PipelineStatus", lags: "dict[str | No
             "rows": found.rows,
             "started_ms": found.started_ms,
             "ended_ms": found.ended_ms,
+            "is_idle": found.is_idle,
+            "looked_ms": found.looked_ms,
             "milliseconds": found.milliseconds_last,
             "failures_in_a_row": found.failures_in_a_row,
             "lag": whole and whole.records,

@@ -58,6 +58,20 @@ def test_a_run_that_failed_is_told_and_is_the_exit_code(dlog: Dlog, shop: Path) 
     assert "last error: no room" in outcome.out
 
 
+def test_a_pipeline_that_has_nothing_to_do_says_so(dlog: Dlog, shop: Path) -> None:
+    history = History(find_project(str(shop)).history_path)
+    history.note("run", run=1, state="started")
+    ended = history.note("run", run=1, state="completed", milliseconds=9, rows=0)
+    assert "nothing new" not in dlog("pipeline", "status", "-p", shop).out
+    while (looked := history.note("idle", run=1))["time_ms"] == ended["time_ms"]:
+        pass
+    assert "completed, 1 runs" in (out := dlog("pipeline", "status", "-p", shop).out)
+    assert "nothing new since" in out
+    (row,) = dlog("pipeline", "status", "-p", shop, "-o", "json").rows
+    assert (row["is_idle"], row["looked_ms"]) == (True, looked["time_ms"])
+    assert "well: completed, 1 runs, nothing new since" in dlog("pipeline", "health", shop).out
+
+
 def test_the_lag_is_unknown_where_nobody_can_be_asked(dlog: Dlog, shop: Path) -> None:
     history = History(find_project(str(shop)).history_path)
     history.note("run", run=1, state="started")
@@ -154,6 +168,8 @@ def test_what_goes_on_is_told_in_one_line() -> None:
     told = "run 3; 1 of 3 flows done; 12,000 rows in 4 batches; 7 records behind; orders"
     assert spell_progress(progress) == told
     assert spell_progress(replace(progress, is_running=False)) == "run 3 is over; waiting for the next"
+    idle = replace(progress, is_running=False, is_idle=True)
+    assert spell_progress(idle) == "nothing new since run 3"
     assert spell_progress(replace(progress, is_started=False)) == "starting Spark"
 
 
