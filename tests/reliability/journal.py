@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple, TextIO
 
-from distributedlog.model.errors import DlogError
+from distributedlog.model.errors import BrokerError, DlogError
 from tests.reliability.history import Ended, History, Outcome, Owned, Place, Poll, Position, Seen, Send
 
 
@@ -73,8 +73,11 @@ class Journal:
 
     def met_exception(self, doing: str, error: Exception) -> None:
         """Like `met`, of clients whose exceptions are named by their classes."""
-        code = error.code if isinstance(error, DlogError) else getattr(error, "errno", None)
-        self.met(doing, type(error).__name__, code)
+        if isinstance(error, BrokerError):  # what it is that has no class of its own
+            self.met(doing, error.answered.name, error.answered)
+        else:
+            code = error.code if isinstance(error, DlogError) else getattr(error, "errno", None)
+            self.met(doing, type(error).__name__, code)
 
     def ended(self, transaction: str, outcome: Outcome) -> None:
         self._tell("ended", transaction=transaction, outcome=outcome)
