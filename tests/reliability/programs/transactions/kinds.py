@@ -10,6 +10,7 @@ MODULES: Mapping[str, str] = {
     "own": "own",
     "aiokafka": "asyncio_client",
     "kafka-python": "kafka_python",
+    "java": "java_client",
 }
 
 
