@@ -2,8 +2,8 @@
 
 Every client that has transactions is at work, each with a transactional id, topics and a group of its own,
 side by side: most of the time goes by while brokers fail over, and they share that.  Each client is killed in
-the middle at least once.  `DLOG_SOAK=1` makes it ten thousand transactions and a hundred kills,
-`DLOG_TRANSACTIONS` any other number.
+the middle at least once.  `DLOG_SOAK=1` makes it ten thousand transactions and a hundred kills, and brings
+Kafka's own Java clients by Maven, where it can; `DLOG_TRANSACTIONS` any other number.
 """
 
 import os
@@ -25,17 +25,21 @@ from confluent_kafka.cimpl import NewTopic
 
 from distributedlog.groups.placement import partition_of
 from distributedlog.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tests.bench.broker_kafka import LeftOutError
+from tests.reliability.programs.java.compiled import are_in_place, compile_programs
 from tests.reliability.programs.values import as_bytes, from_bytes
 from tests.system.dev_cluster import DevCluster
 from tests.system.replication.stage import PATIENCE_SECONDS, Replicated, numbered
 from tests.system.transactions.transforming import FENCED, SUFFIXES
 
-TRANSACTIONS = int(os.environ.get("DLOG_TRANSACTIONS", "10000" if os.environ.get("DLOG_SOAK") else "1000"))
+SOAK = bool(os.environ.get("DLOG_SOAK"))
+TRANSACTIONS = int(os.environ.get("DLOG_TRANSACTIONS", "10000" if SOAK else "1000"))
 SHARES = {"confluent": 0.4, "own": 0.3, "aiokafka": 0.1, "kafka-python": 0.1, "kafkajs": 0.1}
+SHARES_WITH_JAVA = {**SHARES, "confluent": 0.3, "own": 0.2, "java": 0.2}
 """How many of the transactions are whose: the others take longer for one."""
 PER_TRANSACTION = 5
-BROKER_KILLS = 80 if os.environ.get("DLOG_SOAK") else 3
-CLIENT_KILLS = 4 if os.environ.get("DLOG_SOAK") else 1
+BROKER_KILLS = 80 if SOAK else 3
+CLIENT_KILLS = 4 if SOAK else 1
 """How often each client is killed."""
 KAFKAJS = "kafkajs"
 HERE = Path(__file__).parent
@@ -209,10 +213,22 @@ def transform(flow: Flow, killing: Killing) -> None:
         assert code in (-signal.SIGKILL, FENCED)
 
 
+def shares() -> dict[str, float]:
+    """Java's have a part in the long form, where their jars can be had."""
+    if not SOAK:
+        return SHARES
+    try:
+        compile_programs()
+    except LeftOutError as reason:
+        print(f"Java's clients are left out: {reason}")
+        return SHARES
+    return SHARES_WITH_JAVA
+
+
 def test_output_is_what_the_input_says_though_all_are_killed(replicated: Replicated) -> None:
     flows = [
         Flow(replicated, kind, f"flow-{kind}", round(TRANSACTIONS * share) * PER_TRANSACTION)
-        for kind, share in SHARES.items()
+        for kind, share in shares().items()
     ]
     killing = Killing()
     with ThreadPoolExecutor(len(flows)) as threads:
@@ -224,7 +240,7 @@ def test_output_is_what_the_input_says_though_all_are_killed(replicated: Replica
         flow.check_output()
 
 
-@pytest.mark.parametrize("kind", ["confluent", "own"])
+@pytest.mark.parametrize("kind", ["confluent", "own", *(["java"] if SOAK and are_in_place() else [])])
 def test_a_zombie_that_wakes_is_fenced(replicated: Replicated, kind: str) -> None:
     flow = Flow(replicated, kind, f"zombie-{kind}", 100 * PER_TRANSACTION)
     zombie = flow.start()
