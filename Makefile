@@ -63,9 +63,9 @@ simulate: $(READY) ## seeded simulations; KIND=raft|control|groups|brokers|trans
 	$(BIN)/python -m tests.simulation --kind $(or $(KIND),raft) --seed $(or $(SEED),1) --runs $(or $(RUNS),20) \
 	    --seconds $(or $(SECONDS),30) $(if $(FLAVOUR),--flavour $(FLAVOUR)) $(if $(KEEP_GOING),--keep-going)
 
-chaos: $(READY)  ## faults against real brokers under real clients; MINUTES= SEED= BROKERS=3|5 NEMESES=a,b MODE=safe|acks-1|unclean|unsynced|careless
+chaos: $(READY)  ## faults against real brokers under real clients; MINUTES= SEED= BROKERS=3|5 NEMESES=a,b JAVA=yes|no MODE=safe|acks-1|unclean|unsynced|careless
 	$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),2) --brokers $(or $(BROKERS),3) \
-	    $(if $(SEED),--seed $(SEED)) $(if $(NEMESES),--nemeses $(NEMESES)) $(if $(MODE),--mode $(MODE))
+	    $(if $(SEED),--seed $(SEED)) $(if $(NEMESES),--nemeses $(NEMESES)) $(if $(MODE),--mode $(MODE)) $(if $(JAVA),--java $(JAVA))
 
 compat: $(READY) clients ## unmodified clients against our broker and our bytes: the matrix; BROKERS=3 kills some meanwhile
 	DLOG_COMPAT_BROKERS=$(or $(BROKERS),1) $(PYTEST) tests/compat

@@ -4,6 +4,7 @@
     nemeses/         the faults: what each does to the cluster, and how it is healed
     cluster.py       the brokers, a process each, and who leads what
     node.py          the program of such a process: a node with a disk and a clock that can be made faulty
+    clients.py       who takes part
     load.py          the clients, of which those that end are noticed and replaced
     transactions.py  the transactional clients, and what is judged of them alone
     judging.py       the end: all healed, a fresh client reads everything, the checker judges

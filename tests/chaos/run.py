@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
+from tests.chaos.clients import GROUPS, clients_of, describe_clients
 from tests.chaos.cluster import Cluster
 from tests.chaos.errors import describe_errors
 from tests.chaos.gaps import describe_gaps
@@ -25,26 +26,12 @@ from tests.chaos.timeline import Happened, draw_timeline
 from tests.chaos.transactions import TOPICS, TransactionalClients
 from tests.reliability.checker import Finding, describe, figures
 from tests.reliability.history import History
+from tests.reliability.programs.java.compiled import compile_programs
 
 TOPIC, PARTITIONS = "orders", 3
-GROUPS = ("readers", "others")
 PAUSE_MS = 10
 """How long a producer rests after each record: more would only make the machine slow."""
-CLIENTS: Sequence[tuple[str, str]] = (
-    ("producing", "p-confluent"),
-    ("producing_asyncio", "p-aiokafka"),
-    ("producing_python", "p-kafka-python"),
-    ("producing_own", "p-own"),
-    ("consuming", "c-confluent"),
-    ("consuming_own", "c-own"),
-    ("grouping", "readers.confluent.range"),
-    ("grouping", "readers.confluent-2.range"),
-    ("grouping_python", "others.kafka-python.range"),
-    ("grouping", "others.confluent.range"),
-    ("grouping_asyncio", "others.aiokafka.range"),
-    ("grouping_own", "readers.own.range"),
-)
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +42,8 @@ class Plan:
     mode: Mode = SAFE
     nemeses: Sequence[str] = ()
     """Those that are drawn from; none: those of the mode, or all."""
+    has_java: bool = False
+    """Whether Apache Kafka's own Java clients take part, of which the jars must be there."""
 
 
 @dataclass(slots=True)
@@ -134,6 +123,9 @@ class Faults(threading.Thread):
 
 def run(plan: Plan, directory: Path) -> Report:
     planned = draw(plan.seed, plan.seconds, plan.nemeses or plan.mode.nemeses or tuple(MAKERS))
+    taking = clients_of(plan.seed, has_java=plan.has_java)
+    if plan.has_java:
+        compile_programs()
     with Cluster(directory, plan.brokers, {}) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS, plan.mode.replicas, plan.mode.topic_config)
         with ChaosLoad(cluster.bootstrap, TOPIC, PARTITIONS, directory) as load:
@@ -143,11 +135,13 @@ def run(plan: Plan, directory: Path) -> Report:
                 "DLOG_LOAD_PAUSE_MS": str(PAUSE_MS),
                 "DLOG_LOAD_CARELESS": "1" if plan.mode.is_careless else "0",
             }
-            for program, name in CLIENTS:
-                load.start(program, name)
-            transactions = TransactionalClients(load, cluster, is_careless=plan.mode.is_careless)
+            transactions = TransactionalClients(
+                load, cluster, is_careless=plan.mode.is_careless, clients=taking.transactional
+            )
             if plan.mode.has_transactions:
-                transactions.start()
+                transactions.start()  # first: its topics are made before all that starts takes the machine
+            for program, name in taking.plain:
+                load.start(program, name)
             late = load.all_get_on(START_SECONDS)
             assert not late, f"these never began: {late}"
             begun_ns = time.monotonic_ns()
@@ -166,7 +160,9 @@ def run(plan: Plan, directory: Path) -> Report:
                     transactions.settle()
                 return found
 
-            history, found = settle(load, cluster, TOPIC, PARTITIONS, GROUPS, settle_others=settle_others)
+            history, found = settle(
+                load, cluster, TOPIC, PARTITIONS, taking.groups, settle_others=settle_others
+            )
         history = replace(history, final={**history.final, **transactions.final})
         ends_brokers = any(each.nemesis in ENDING for each in planned)
         findings = found + judge(history, load, cluster, ends_brokers=ends_brokers, transactional=TOPICS)
@@ -175,7 +171,7 @@ def run(plan: Plan, directory: Path) -> Report:
     picture = directory / "timeline.svg"
     title = f"seed {plan.seed}: {len(faults.happened)} faults, {len(findings)} anomalies"
     picture.write_text(draw_timeline(faults.happened, history, begun_ns, title), encoding="utf-8")
-    notes = [describe_errors(load.gathered.met)]
+    notes = [describe_clients(history), describe_errors(load.gathered.met)]
     report = Report(plan, history, faults.happened, findings, picture, notes)
     (directory / "report.txt").write_text(f"{report}\n", encoding="utf-8")
     return report

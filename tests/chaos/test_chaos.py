@@ -1,6 +1,7 @@
 """A short run of `make chaos` with the safe settings: faults of a fixed seed, and nothing may be found.
 
-`DLOG_SOAK=1`: all faults, ten minutes with three brokers and five with five; and a run of each mode in which
+`DLOG_SOAK=1`: all faults, ten minutes with three brokers and five with five, with Kafka's own Java clients
+where their jars are in place; and a run of each mode in which
 records are lost, or clients break the rules, which the checker has to see.
 """
 
@@ -13,6 +14,7 @@ import pytest
 from tests.chaos.modes import MODES, SAFE
 from tests.chaos.run import Plan, run
 from tests.reliability.history import Outcome
+from tests.reliability.programs.java.compiled import are_in_place
 
 SOAK = os.environ.get("DLOG_SOAK") == "1"
 NEMESES = (
@@ -20,7 +22,7 @@ NEMESES = (
     "kill-transactions", "move-partitions",
 )  # fmt: skip
 PLANS = (
-    (Plan(1, 600.0, brokers=3), Plan(2, 300.0, brokers=5))
+    (Plan(1, 600.0, brokers=3, has_java=are_in_place()), Plan(2, 300.0, brokers=5, has_java=are_in_place()))
     if SOAK
     else (Plan(2881, 42.0, brokers=3, nemeses=NEMESES),)
 )
