@@ -15,7 +15,9 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
+from typing import Any
 
 ASK_THREADS, ASK_TASKS = signal.SIGUSR1, signal.SIGUSR2
 PAUSE_SECONDS = float(os.environ.get("DLOG_LOAD_PAUSE_MS", "0")) / 1000
@@ -59,8 +61,13 @@ def tell_where_it_stands() -> None:
 
 
 def _tell_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """A task knows its outermost coroutine alone: each knows what it awaits."""
     for task in asyncio.all_tasks(loop):
-        task.print_stack(file=sys.stderr)
+        print(task.get_name(), "awaits", file=sys.stderr)
+        awaited: Any = task.get_coro()
+        while (frame := getattr(awaited, "cr_frame", None)) is not None:
+            traceback.print_stack(frame, limit=1, file=sys.stderr)
+            awaited = awaited.cr_await
     sys.stderr.flush()
 
 
