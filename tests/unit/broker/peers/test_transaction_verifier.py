@@ -7,8 +7,6 @@ from typing import Any, cast
 import pytest
 
 from distributedlog.broker.peers.transaction_verifier import (
-    ADD_AGAIN_MS,
-    ADD_WAIT_MS,
     QUESTIONS_MAX,
     Purpose,
     Question,
@@ -28,8 +26,7 @@ from distributedlog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from tests.simulation.clock import ManualClock
-from tests.unit.broker.partition_stage import ME, OTHER, Metadata, StepScheduler, topic_id
+from tests.unit.broker.partition_stage import ME, OTHER, Metadata, topic_id
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -101,18 +98,11 @@ class Stage:
         self.unreachable = False
         self.answers: list[tuple[str, Verdicts]] = []
         self.own: list[tuple[AddPartitionsToTxnRequest, int]] = []
-        self.own_codes: list[ErrorCode] = []
-        """What the coordinator on this broker says next; NONE when there is nothing left."""
-        self.during_own: Callable[[], None] = lambda: None
-        clock = ManualClock()
-        self.scheduler = StepScheduler(clock)
         self.verifier = TransactionVerifier(
             lambda: self.metadata.image,
             broker_id=ME,
             connect=self._connect,
             ask_self=self._ask_self,
-            clock=clock,
-            scheduler=self.scheduler,
             timeout_ms=1_000,
         )
 
@@ -127,8 +117,7 @@ class Stage:
 
     async def _ask_self(self, request: AddPartitionsToTxnRequest, version: int) -> AddPartitionsToTxnResponse:
         self.own.append((request, version))
-        self.during_own()
-        return response_to(request, self.own_codes.pop(0) if self.own_codes else ErrorCode.NONE)
+        return response_to(request)
 
     def ask(self, name: str = "x", *partitions: TopicPartition, **fields: Any) -> None:
         question = Question(name, 7, 0, Purpose.VERIFY_ABORTABLE, partitions or (T0,))
@@ -197,7 +186,7 @@ def test_a_request_has_each_transactional_id_once(fields: dict[str, Any]) -> Non
         (ErrorCode.PRODUCER_FENCED, Purpose.ADD, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.TRANSACTION_ABORTABLE, Purpose.VERIFY, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.TRANSACTION_ABORTABLE, Purpose.VERIFY_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
-        (ErrorCode.CONCURRENT_TRANSACTIONS, Purpose.VERIFY, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, Purpose.ADD, ErrorCode.CONCURRENT_TRANSACTIONS),
     ],
 )
 def test_a_coordinator_s_code_is_put_into_a_producer_s_words(
@@ -210,74 +199,6 @@ def test_a_coordinator_s_code_is_put_into_a_producer_s_words(
         stage.peer.answer(code)
         await stage.turn()
         assert stage.answers == [("x", {T0: expected})]
-
-    run(story)
-
-
-def test_what_comes_before_the_last_transaction_is_complete_waits_for_that() -> None:
-    async def story() -> None:
-        stage = Stage(leader=ME)
-        stage.own_codes = [ErrorCode.CONCURRENT_TRANSACTIONS]
-        stage.ask("x", purpose=Purpose.ADD)
-        await stage.turn()
-        stage.ask("y", purpose=Purpose.ADD)
-        await stage.turn()
-        assert stage.answers == [("y", {T0: ErrorCode.NONE})], "who waits holds up nobody else"
-        stage.verifier.completed("y")
-        await stage.turn()
-        assert len(stage.own) == 2, "it is another one that is complete"
-        stage.verifier.completed("x")
-        await stage.turn()
-        assert stage.answers[1:] == [("x", {T0: ErrorCode.NONE})]
-        stage.scheduler.advance(ADD_WAIT_MS)
-        await stage.turn()
-        assert len(stage.own) == 3
-
-    run(story)
-
-
-def test_what_is_completed_while_it_is_asked_about_is_not_waited_for() -> None:
-    async def story() -> None:
-        stage = Stage(leader=ME)
-        stage.own_codes = [ErrorCode.CONCURRENT_TRANSACTIONS]
-        stage.during_own = lambda: stage.verifier.completed("x")
-        stage.ask("x", purpose=Purpose.ADD)
-        await stage.turn()
-        assert stage.answers == [("x", {T0: ErrorCode.NONE})]
-
-    run(story)
-
-
-def test_a_coordinator_elsewhere_is_asked_again_for_a_while() -> None:
-    async def story() -> None:
-        stage = Stage()
-        stage.ask("x", purpose=Purpose.ADD)
-        await stage.turn()
-        for asked in range(1, ADD_WAIT_MS // ADD_AGAIN_MS + 1):
-            assert len(stage.peer.requests) == asked
-            stage.peer.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
-            await stage.turn()
-            assert stage.answers == []
-            stage.scheduler.advance(ADD_AGAIN_MS)
-            await stage.turn()
-        stage.peer.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
-        await stage.turn()
-        assert stage.answers == [("x", {T0: ErrorCode.CONCURRENT_TRANSACTIONS})]
-
-    run(story)
-
-
-def test_nobody_is_asked_again_when_the_broker_stops() -> None:
-    async def story() -> None:
-        stage = Stage()
-        stage.ask("x", purpose=Purpose.ADD)
-        await stage.turn()
-        stage.peer.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
-        await stage.turn()
-        stage.verifier.close()
-        stage.scheduler.advance(ADD_WAIT_MS)
-        await stage.turn()
-        assert len(stage.peer.requests) == 1
 
     run(story)
 
