@@ -7,9 +7,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 KERNEL_SOURCE := $(wildcard src/distributedlog/records/_kernel*.py)
 FIND_JAVA := $(BIN)/python -c 'from distributedlog.spark.session.java import main; raise SystemExit(main())'
-# One more than the cores that a test machine has: a test with processes waits for them two fifths of its time.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
-SPARK_PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # What is run again with the interpreted kernel: what is made of it, and one broker that is killed again and again.
 KERNEL_TESTS := $(addprefix tests/unit/,records storage embedded replication) tests/fuzz \
     tests/simulation/test_raft_storage.py tests/system/test_broker_kill.py
@@ -56,7 +54,7 @@ java: $(READY)   ## find Java 17 or newer for Spark, or bring it with pip
 test: $(READY) clients java ## everything a change must pass, on both forms of the kernel
 	-@$(BIN)/python -m distributedlog.pipelines.archive # Spark starts sooner then, many times
 	$(PYTEST) tests/unit tests/fuzz tests/simulation tests/compat tests/system tests/chaos tests/mutants
-	$(SPARK_PYTEST) tests/spark
+	$(PYTEST) tests/spark
 	DLOG_KERNEL=interpreted $(PYTEST) $(KERNEL_TESTS)
 
 simulate: $(READY) ## seeded simulations; KIND=raft|control|groups|brokers|transactions|sinks SEED= RUNS= SECONDS= FLAVOUR= KEEP_GOING=1
@@ -77,7 +75,7 @@ compat-jvm: $(READY)  ## Kafka's own tools and Java client against our broker, o
 
 soak: $(READY)   ## the long forms of the same tests
 	DLOG_SOAK=1 $(PYTEST) tests/unit tests/fuzz tests/simulation tests/system tests/chaos
-	DLOG_SOAK=1 $(SPARK_PYTEST) tests/spark
+	DLOG_SOAK=1 $(PYTEST) tests/spark
 
 demo: $(READY) java ## see it work
 	$(BIN)/python -m demo
