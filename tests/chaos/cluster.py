@@ -56,6 +56,11 @@ COMMON: Mapping[str, object] = {
     "transaction.state.log.replication.factor": 3,
     "group.min.session.timeout.ms": 1_000,
     "group.initial.rebalance.delay.ms": 100,
+    # Every new coordinator gives members a whole session: with 45 s the dead would stay until the faults end.
+    "group.consumer.min.session.timeout.ms": 1_000,
+    "group.consumer.session.timeout.ms": 3_000,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 500,
     "auto.create.topics.enable": "false",
 }
 

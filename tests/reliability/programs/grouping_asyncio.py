@@ -86,8 +86,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
         self.consumer.subscribe([self.topic], listener=self)
 
     async def begin_again(self) -> None:
-        """aiokafka 0.14 ends for good if its heartbeat is cancelled while it leaves the group (it was slow
-        to poll): then it is as if its process had been started anew."""
+        """A consumer whose coordination has ended: it is as if its process had been started anew."""
         task = asyncio.current_task()
         assert task is not None
         if task.cancelling():
@@ -97,12 +96,23 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
         self.consumer = self.new_consumer()
         await self.start()
 
+    async def poll(self) -> Any:
+        """aiokafka 0.14 ends its coordination for good if its heartbeat is cancelled while it leaves the
+        group (it was slow to poll).  A poll is told so by a CancelledError, or waits for ever to be assigned
+        something."""
+        coordination = self.consumer._coordinator._coordination_task
+        polling = asyncio.ensure_future(self.consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_MAX))
+        await asyncio.wait((polling, coordination), return_when=asyncio.FIRST_COMPLETED)
+        if not polling.done():
+            polling.cancel()
+        return await polling
+
     async def step(self) -> None:
         """What was polled before a rebalance may be somebody else's by now.  aiokafka rebalances beside us,
         and would commit it in the name of the new generation."""
         invoked_ns = time.monotonic_ns()
         generation = self.consumer._coordinator.generation
-        polled = await self.consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_MAX)
+        polled = await self.poll()
         positions = {}
         for where, messages in polled.items():
             seen = [Seen(each.offset, from_bytes(each.value)) for each in messages]
