@@ -55,9 +55,15 @@ class PostingExecutor:
 
 
 def post(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    """Runs `callback` on the loop soon; a loop that has ended runs nothing."""
+    """Runs `callback` on the loop soon; a loop that has ended runs nothing.
+
+    From the loop itself it is not woken: that would cost two system calls and an event each time.
+    """
     try:
-        loop.call_soon_threadsafe(callback)
+        if asyncio._get_running_loop() is loop:
+            loop.call_soon(callback)
+        else:
+            loop.call_soon_threadsafe(callback)
     except RuntimeError:
         if not loop.is_closed():
             raise

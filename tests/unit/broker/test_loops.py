@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -21,6 +22,25 @@ def test_what_is_posted_to_the_control_thread_runs_there_in_order() -> None:
     assert done.wait(10)
     thread.stop()
     assert ran == [(number, "a-name") for number in range(100)]
+
+
+def test_a_loop_that_posts_to_itself_is_not_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    thread = ControlThread()
+    thread.start()
+    wakes: list[str] = []
+    woken = thread.loop.call_soon_threadsafe
+    done = threading.Event()
+
+    def wake(callback: Callable[[], None]) -> None:
+        wakes.append(threading.current_thread().name)
+        woken(callback)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(thread.loop, "call_soon_threadsafe", wake)
+        post(thread.loop, lambda: post(thread.loop, done.set))
+        assert done.wait(10)
+    thread.stop()
+    assert wakes == [threading.current_thread().name]
 
 
 def test_a_callback_in_the_past_runs_at_once_and_one_in_the_future_later() -> None:
