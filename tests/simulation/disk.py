@@ -143,6 +143,9 @@ class SimFile:
         self._begin("size", mutates=False)
         return len(self._inode.content)
 
+    def start_writeback(self) -> None:
+        """Nothing: what has begun is no more durable than what has not."""
+
     def sync(self) -> None:
         if self._epoch != self._disk.epoch:
             raise _error(errno.EBADF)

@@ -68,8 +68,11 @@ class _ScratchFile:
     def size(self) -> int:
         return self._handle().size()
 
-    def sync(self) -> None:
+    def start_writeback(self) -> None:
         """Nothing here has to survive."""
+
+    def sync(self) -> None:
+        """The same."""
 
     def fileno(self) -> int:
         return self._handle().fileno()

@@ -15,6 +15,7 @@ import struct
 from typing import Protocol
 
 from distributedlog.model.buffers import Buffer
+from distributedlog.ports.writeback import start_writeback
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -39,6 +40,11 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def size(self) -> int: ...
+
+    def start_writeback(self) -> None:
+        """Lets the system begin what `sync` waits for, where it can.  A hint: it never raises, and nothing is
+        durable by it."""
+        ...
 
     def sync(self) -> None:
         """Makes bytes and size durable.  After an error nobody knows what is: never call it again."""
@@ -154,6 +160,9 @@ class SystemFile:
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
+
+    def start_writeback(self) -> None:
+        start_writeback(self._descriptor)
 
     def sync(self) -> None:
         if self._descriptor < 0:  # fdatasync would raise ValueError

@@ -453,6 +453,12 @@ class Files:
         with self._failing(f"create {path}"):
             self._open_new(path).close()
 
+    def start_writeback(self, pinned: Sequence[File]) -> None:
+        """Begins what `sync_all` waits for.  May be called from any thread."""
+        if self.failure is None:
+            for handle in pinned:
+                handle.start_writeback()
+
     def sync_all(self, pinned: Sequence[File]) -> None:
         """Makes durable what was written to these files.  May be called from any thread."""
         self.check_usable()

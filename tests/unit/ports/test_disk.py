@@ -54,6 +54,25 @@ def test_what_is_written_at_a_position_is_read_there(place: Place) -> None:
     file.close()
 
 
+def test_writeback_can_be_started_at_any_time_and_promises_nothing(place: Place) -> None:
+    file = place.disk.open(place.path("a"), create=True)
+    file.start_writeback()
+    file.write_at(0, b"hello")
+    file.start_writeback()
+    file.sync()
+    assert file.read_at(0, 5) == b"hello"
+    file.close()
+    file.start_writeback()
+    if isinstance(place.disk, SimDisk):
+        for directory in ("/", place.root):
+            place.disk.sync_directory(directory)
+        again = place.disk.open(place.path("a"), write=True)
+        again.write_at(5, b", world")
+        again.start_writeback()
+        place.disk.crash("drop")
+        assert place.read("a") == b"hello"
+
+
 def test_reading_at_or_past_the_end_gives_nothing(place: Place) -> None:
     place.write("a", b"abc")
     file = place.disk.open(place.path("a"))

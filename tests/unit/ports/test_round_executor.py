@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from distributedlog.ports.executor import Outcome
-from distributedlog.ports.round_executor import SHARE_MAX, Lanes, Piece, RoundPool, SingleRounds
+from distributedlog.ports.round_executor import SHARE_MAX, STARTED_MIN, Lanes, Piece, RoundPool, SingleRounds
 from tests.simulation.executor import StepExecutor
 
 SECONDS_MAX = 60
@@ -22,9 +22,13 @@ class Work:
     def __init__(self, *, waits: bool = False, error: BaseException | None = None) -> None:
         self.began = threading.Event()
         self.may_end = threading.Event()
+        self.was_started = False
         self.error = error
         if not waits:
             self.may_end.set()
+
+    def start(self) -> None:
+        self.was_started = True
 
     def run(self) -> None:
         self.began.set()
@@ -158,6 +162,27 @@ def test_many_urgent_pieces_are_told_of_in_a_few_callbacks() -> None:
     pool.run_round(works, [], loop.note)
     assert loop.run_until(100) <= 20, "not one for each"
     assert {piece for piece, _ in loop.done} == set(works)
+    pool.close()
+
+
+def test_the_pieces_of_a_large_share_are_started_before_one_is_waited_for() -> None:
+    loop = Loop()
+    pool = RoundPool(loop.posted.put, threads=2)
+    held = [Work(waits=True) for _ in range(2)]
+    pool.run_round(held, [], loop.note)
+    for work in held:
+        assert work.began.wait(SECONDS_MAX)
+    works = [Work(waits=True) for _ in range(2 * STARTED_MIN)]
+    pool.run_round(works, [], loop.note)
+    assert not any(work.was_started for work in works)
+    held[0].may_end.set()
+    assert works[0].began.wait(SECONDS_MAX)
+    is_of_share = [True] * STARTED_MIN + [False] * STARTED_MIN
+    assert [work.was_started for work in works] == is_of_share, "half of them are its share"
+    for work in (held[1], *works):
+        work.may_end.set()
+    loop.run_until(2 + len(works))
+    assert not held[0].was_started, "alone there is nothing to be won"
     pool.close()
 
 

@@ -111,6 +111,9 @@ class SyncJob:
     def syncs_names(self) -> bool:
         return self._directory is not None
 
+    def start(self) -> None:
+        self._files.start_writeback(self._handles)
+
     def run(self) -> None:
         """Blocks until all is on the disk."""
         self._files.sync_all(self._handles)
