@@ -14,6 +14,11 @@ came last is stored as the topic wants it (`flush.on.commit`: synced).  Others d
 what changed, and forget what is not READY: a leader would send it again from where it was.  Whatever goes
 wrong with a session, the next request is a full one again.
 
+**One request for what comes and is stored.**  A response with records is followed by a sync, and only then by
+the request that fetches on.  A request of its own for the time between would do no more than forget what is
+being stored; with others to fetch from it is sent all the same, but not before STORING_MS are over, which
+most syncs are by then.  So a record that is waited for costs one request and not two.
+
 **Two requests.**  While one is delayed at the leader (a long poll), a second one tells it what has been
 stored meanwhile, and releases the first.  Not while the first one establishes the session: its id is not
 known yet.
@@ -42,6 +47,8 @@ SESSION_EPOCH_MAX: Final = 2**31 - 1
 REQUESTS_MAX: Final = 2
 BACKOFF_MS: Final = 100
 BACKOFF_MS_MAX: Final = 1_000
+STORING_MS: Final = 3
+"""How long nothing is fetched from a leader at most because something that came from it is being stored."""
 
 ReplicaKey = tuple[Uuid, int]
 """A topic's id and a partition."""
@@ -113,6 +120,8 @@ class FetchPlanner:
         self._last_number = 0
         self._in_flight: dict[int, RequestPlan] = {}
         self._ready_count = 0
+        self._put_off_until_ms: int | None = None
+        """When the request is sent that would only forget partitions."""
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -210,11 +219,25 @@ class FetchPlanner:
         """The request to send now; None if there is nothing to ask, or nothing new to tell."""
         self._end_delays(now_ms)
         in_flight = len(self._in_flight)
-        if not self._ready_count or in_flight >= REQUESTS_MAX:
+        if not self._ready_count:
+            self._put_off_until_ms = None  # what is stored next is asked for at once
+            return None
+        if in_flight >= REQUESTS_MAX:
             return None
         if in_flight and (self._session_id == NO_SESSION or not self._changed):
             return None
-        return self._full_request() if self._session_id == NO_SESSION else self._incremental_request()
+        if self._session_id == NO_SESSION:
+            return self._full_request()
+        return None if self._is_put_off(now_ms) else self._incremental_request()
+
+    def _is_put_off(self, now_ms: int) -> bool:
+        """Returns whether a request can wait for what is being stored."""
+        states = set(map(self.state, self._changed))
+        if self._in_flight or FetchState.WAITING not in states or FetchState.READY in states:
+            return False
+        if self._put_off_until_ms is None:
+            self._put_off_until_ms = now_ms + STORING_MS
+        return now_ms < self._put_off_until_ms
 
     def _full_request(self) -> RequestPlan:
         named = {
@@ -248,6 +271,7 @@ class FetchPlanner:
         forgotten: tuple[ReplicaKey, ...],
     ) -> RequestPlan:
         self._last_number += 1
+        self._put_off_until_ms = None
         plan = RequestPlan(self._last_number, session_id, session_epoch, named, forgotten)
         self._in_session.update(named)
         self._in_session.difference_update(forgotten)
@@ -265,8 +289,11 @@ class FetchPlanner:
                 self._make_ready(key, followed)
 
     def next_retry_ms(self) -> int | None:
-        """When the first of those that are delayed is ready again."""
-        return self._delayed[0][0] if self._delayed else None
+        """When the first of those that are delayed is ready again, or a request is put off no longer."""
+        retries_ms = [self._delayed[0][0]] if self._delayed else []
+        if self._put_off_until_ms is not None:
+            retries_ms.append(self._put_off_until_ms)
+        return min(retries_ms, default=None)
 
     # --- responses -----------------------------------------------------------------------------
 
@@ -294,6 +321,7 @@ class FetchPlanner:
 
     def _end_session(self) -> None:
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
+        self._put_off_until_ms = None
         self._in_session = set()
         self._changed = dict.fromkeys(self._followed)
 

@@ -11,6 +11,7 @@ from distributedlog.replication.fetch_planner import (
     BACKOFF_MS_MAX,
     INITIAL_EPOCH,
     NO_SESSION,
+    STORING_MS,
     FetchPlanner,
     FetchPosition,
     FetchState,
@@ -63,7 +64,8 @@ def test_later_requests_name_what_changed() -> None:
     assert not first.forgotten
     assert fetcher.end_request(first, ErrorCode.NONE, SESSION)
     fetcher.hold(A)
-    second = request(fetcher)
+    assert fetcher.next_request(0) is None
+    second = request(fetcher, STORING_MS)
     assert (second.session_epoch, second.partitions, second.forgotten) == (2, {}, (A,))
     fetcher.follow(A, at(9))
     third = request(fetcher)
@@ -93,8 +95,8 @@ def test_nothing_is_asked_while_all_is_being_stored() -> None:
 
 def test_an_error_of_the_session_makes_the_next_request_a_full_one() -> None:
     fetcher = established(A, B)
-    fetcher.hold(B)
     plan = request(fetcher)
+    fetcher.hold(B)
     assert not fetcher.end_request(plan, ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
     assert request(fetcher).partitions == {A: at(0)}
 
@@ -197,14 +199,71 @@ def test_a_new_leader_epoch_ends_a_back_off() -> None:
     assert fetcher.delay(A, 0) == BACKOFF_MS
 
 
+# --- what came is being stored ------------------------------------------------------------------
+
+
+def holding(now_ms: int) -> FetchPlanner:
+    """A fetcher that stores what came of A, and has put off the request that would only say so."""
+    fetcher = established(A, B)
+    fetcher.hold(A)
+    assert fetcher.next_request(now_ms) is None
+    assert fetcher.next_retry_ms() == now_ms + STORING_MS
+    return fetcher
+
+
+def test_what_is_stored_soon_costs_one_request() -> None:
+    fetcher = holding(10)
+    assert fetcher.next_request(11) is None
+    fetcher.follow(A, at(1))
+    plan = request(fetcher, 11)
+    assert (plan.partitions, plan.forgotten) == ({A: at(1)}, ())
+    assert fetcher.next_retry_ms() is None
+
+
+def test_others_are_not_kept_waiting_by_a_slow_disk() -> None:
+    fetcher = holding(10)
+    assert fetcher.next_request(10 + STORING_MS - 1) is None
+    plan = request(fetcher, 10 + STORING_MS)
+    assert (plan.partitions, plan.forgotten) == ({}, (A,))
+    assert fetcher.next_request(10 + STORING_MS) is None
+    assert fetcher.next_retry_ms() is None, "it is told what is stored when it is, and nothing before"
+
+
+def test_whoever_has_something_to_tell_waits_for_nobody() -> None:
+    fetcher = holding(10)
+    fetcher.follow(B, at(1))
+    plan = request(fetcher, 10)
+    assert (plan.partitions, plan.forgotten) == ({B: at(1)}, (A,))
+
+
+def test_nothing_is_put_off_when_nothing_else_is_fetched() -> None:
+    fetcher = holding(10)
+    fetcher.unfollow(B)
+    assert fetcher.next_request(10) is None
+    assert fetcher.next_retry_ms() is None, "nobody is woken for nothing"
+    fetcher.follow(A, at(1))
+    assert request(fetcher, 11).partitions == {A: at(1)}
+
+
+def test_a_request_that_is_put_off_is_forgotten_with_the_connection() -> None:
+    fetcher = holding(10)
+    fetcher.lose_connection()
+    assert fetcher.next_retry_ms() is None
+    assert request(fetcher, 11).partitions == {B: at(0)}
+
+
+# --- cost ---------------------------------------------------------------------------------------
+
+
 @given(st.integers(1, 20))
 @settings(max_examples=20)
 def test_idle_partitions_cost_a_request_nothing(count: int) -> None:
     keys = [(TOPIC, number) for number in range(count * 10)]
     fetcher = established(*keys)
     fetcher.hold(keys[0])
+    fetcher.follow(keys[1], at(1))
     plan = request(fetcher)
-    assert (len(plan.partitions), len(plan.forgotten)) == (0, 1)
+    assert (len(plan.partitions), len(plan.forgotten)) == (1, 1)
 
 
 class SessionMachine(RuleBasedStateMachine):
@@ -257,6 +316,8 @@ class SessionMachine(RuleBasedStateMachine):
     def send(self, has_room: bool) -> None:
         plan = self.fetcher.next_request(self.now_ms)
         if plan is None:
+            retry_ms = self.fetcher.next_retry_ms()
+            assert retry_ms is None or retry_ms > self.now_ms, "it would be asked again and again"
             return
         if plan.is_full:
             self.session_id += 1
