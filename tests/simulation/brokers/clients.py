@@ -111,7 +111,10 @@ class Clients:
             self.loop.spawn(self.mover.run())
 
     async def pause(self, mean_ms: int) -> None:
-        await asyncio.sleep(0.001 + self.chance.expovariate(1000 / mean_ms))
+        await asyncio.sleep(self.draw_pause(mean_ms))
+
+    def draw_pause(self, mean_ms: int) -> float:
+        return 0.001 + self.chance.expovariate(1000 / mean_ms)
 
     # --- the administrator ---------------------------------------------------------------------
 

@@ -66,6 +66,7 @@ class TransactionClients(Clients):
         return Transformer(self, self._wire(name), transactional_id, flow, source)
 
     def _start(self, worker: Worker) -> None:
+        self.cluster.stuck_producers.started(worker.session.transactional_id)
         self._at_work += 1
         self.loop.spawn(self._run(worker))
 
@@ -84,6 +85,11 @@ class TransactionClients(Clients):
             self._start(self._transformer(name, session.transactional_id, session.flow, worker.source))
         else:
             self._start(Mixer(self, self._wire(name), session.transactional_id, session.flow))
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether nothing befalls them now, for it is looked whether the cluster lets all of them get on."""
+        return self.cluster.stuck_producers.is_awaiting
 
     # --- consumers -----------------------------------------------------------------------------
 

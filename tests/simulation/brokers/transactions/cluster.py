@@ -2,8 +2,8 @@
 
 Besides what is checked there: nobody sees part of a transaction, or anything of one that was aborted, or that
 is not committed yet; transactions depend on each other in one direction; every last stable offset moves on
-within the transaction timeout once all has healed; and what transformers have written is the function of
-what they have read, each record once.
+within the transaction timeout once all has healed, and every transactional id commits something; and what
+transformers have written is the function of what they have read, each record once.
 """
 
 import random
@@ -25,6 +25,7 @@ from distributedlog.model.cluster_settings import (
 from tests.simulation.brokers.cluster import BrokersCluster
 from tests.simulation.brokers.transactions.checkers.history import TransactionHistory
 from tests.simulation.brokers.transactions.checkers.stable_offsets import StableOffsets
+from tests.simulation.brokers.transactions.checkers.stuck_producers import StuckProducers
 from tests.simulation.brokers.transactions.clients import TransactionClients
 from tests.simulation.brokers.transactions.late_markers import LateMarkerSender
 from tests.simulation.control_cluster import SECOND_US, Report
@@ -60,7 +61,8 @@ class TransactionsCluster(BrokersCluster):
     def _make_checkers(self) -> None:
         super()._make_checkers()
         self.history = TransactionHistory(self)
-        self.observer.checkers.append(StableOffsets(self))
+        self.stuck_producers = StuckProducers(self)
+        self.observer.checkers += [StableOffsets(self), self.stuck_producers]
 
     def controller_config(self, node_id: int) -> ControllerConfig:
         config = super().controller_config(node_id)
@@ -71,6 +73,6 @@ class TransactionsCluster(BrokersCluster):
         )
 
     def run(self, seconds: int) -> Report:
-        sender = partial(LateMarkerSender, self._markers_chance)
+        sender = partial(LateMarkerSender, self._markers_chance, lambda: self.stuck_producers.is_awaiting)
         with mock.patch.object(marker_sender, "MarkerSender", sender):
             return super().run(seconds)

@@ -70,6 +70,14 @@ MUTANTS = [
         Runs(6, 2, "", "circular flow"),
     ),
     BrokersMutant(
+        "that an aborted transaction is complete is not noted",
+        "broker/coordination/transaction_coordinators.py",
+        "        self.submit(request, self._clock.monotonic_ms() + NOTE_TIMEOUT_MS, noted)\n",
+        "        if markers.is_commit:\n"
+        "            self.submit(request, self._clock.monotonic_ms() + NOTE_TIMEOUT_MS, noted)\n",
+        Runs(2, 1, "", "stuck producer"),
+    ),
+    BrokersMutant(
         "offsets of an aborted transaction count",
         "statemachine/pending.py",
         "        if not end.is_commit:\n            return ()\n",

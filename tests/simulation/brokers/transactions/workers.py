@@ -3,6 +3,9 @@
 A worker is one process of a client.  It may be paused in the middle of a transaction; somebody then starts
 another with the same transactional id, and when the first one wakes it goes on as if nothing had happened: a
 zombie, until it is told that it is fenced.  Or it gives up in the middle, and says nothing to anyone.
+
+Nothing of that happens from when all has healed until every transactional id has committed something
+(`checkers.stuck_producers`): what is to be seen then is whether the cluster lets them, and not their luck.
 """
 
 import asyncio
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 PAUSE_MS: Final = 500
 """The pause between two transactions, on average."""
+AWAITED_PAUSE_MS: Final = 80
 WAKE_SECONDS: Final = 0.25
 PAUSE_SHARE: Final = 0.03
 GIVE_UP_SHARE: Final = 0.04
@@ -55,8 +59,10 @@ class Worker(ABC):
                     self.session.producer = None
             else:
                 await self._transact()
-            if not self.clients.is_over:
-                await self.clients.pause(PAUSE_MS)
+            if self.clients.is_awaited:
+                await self.clients.pause(AWAITED_PAUSE_MS)
+            else:
+                await self._sleep(self.clients.draw_pause(PAUSE_MS))
 
     async def started(self) -> bool:
         """It has the transactional id; returns whether it can begin."""
@@ -71,13 +77,16 @@ class Worker(ABC):
             if not await self.work():
                 return
             await self.hesitate()
-            outcome = await self.session.end(is_commit=self.chance.random() >= ABORT_SHARE)
+            is_commit = self.chance.random() >= ABORT_SHARE or self.clients.is_awaited
+            outcome = await self.session.end(is_commit=is_commit)
         except AbortableError:
             await self._abort()
         except FencedError:
             self.session.producer = None
         except GivenUpError:
             self.session.producer = None
+        if outcome is Outcome.OK:
+            self.clients.cluster.stuck_producers.committed(self.session.transactional_id)
         if self._sent:
             self.clients.cluster.history.transacted(self.wire.name, self.transaction, self._sent, outcome)
             self.clients.operations += 1
@@ -121,14 +130,17 @@ class Worker(ABC):
         return seen
 
     async def _sleep(self, seconds: float) -> None:
-        """Sleeps so long, but wakes when all are to end: what it has open is to be decided by then."""
-        while seconds > 0 and not self.clients.is_over:
+        """Sleeps so long, but wakes when all has healed, and when all are to end: what it has open is to be
+        decided by then."""
+        while seconds > 0 and not self.clients.is_over and not self.clients.is_awaited:
             await asyncio.sleep(min(seconds, WAKE_SECONDS))
             seconds -= WAKE_SECONDS
 
     async def hesitate(self) -> None:
         """Something may happen to the client here."""
         drawn = self.chance.random()
+        if self.clients.is_awaited:
+            drawn = 1.0
         if drawn < PAUSE_SHARE:
             self.clients.cluster.trace.add(self.clients.cluster.now_us, "is paused", self.wire.name)
             if self.chance.random() < 0.7:
