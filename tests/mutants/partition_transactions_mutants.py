@@ -132,4 +132,25 @@ MUTANTS = [
         "        elif not topic:\n",
         f"{H}/test_txn_offset_commit.py",
     ),
+    Mutant(
+        "what is added to a transaction too early waits for ever",
+        "broker/peers/transaction_verifier.py",
+        "            if now_ms < waiting.until_ms and _comes_too_early(question, verdicts):\n",
+        "            if _comes_too_early(question, verdicts):\n",
+        "tests/unit/broker/peers/test_transaction_verifier.py",
+    ),
+    Mutant(
+        "one of two who come too early for the same transaction is forgotten",
+        "broker/peers/transaction_verifier.py",
+        "        self._early.setdefault(transactional_id, []).append(waiting)\n",
+        "        self._early[transactional_id] = [waiting]\n",
+        "tests/unit/broker/peers/test_transaction_verifier.py",
+    ),
+    Mutant(
+        "a transaction that is completed while its next one is asked about is waited for",
+        "broker/peers/transaction_verifier.py",
+        "            self._completed.add(transactional_id)\n",
+        "            pass\n",
+        "tests/unit/broker/peers/test_transaction_verifier.py",
+    ),
 ]

@@ -366,7 +366,12 @@ class DataPlane:
             lease=lease,
             sender=sender,
             new_producer_id=new_producer_id,
+            completed=self._transaction_completed,
         )
+
+    def _transaction_completed(self, transactional_id: str) -> None:
+        if self._verifier is not None:
+            self._verifier.completed(transactional_id)
 
     async def _write_markers_here(self, request: "WriteTxnMarkersRequest") -> "WriteTxnMarkersResponse":
         from distributedlog.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
@@ -410,6 +415,8 @@ class DataPlane:
             broker_id=self._settings.node_id,
             connect=connect,
             ask_self=ask_self,
+            clock=self._clock,
+            scheduler=self._scheduler,
             timeout_ms=timeout_ms,
         )
 

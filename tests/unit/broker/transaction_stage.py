@@ -25,7 +25,7 @@ from distributedlog.protocol.messages.write_txn_markers import (
 from distributedlog.statemachine import Producer
 from distributedlog.transactions.config import TransactionConfig
 from distributedlog.transactions.requests import ProducerReply, Reply, Request
-from distributedlog.transactions.transaction import Transaction
+from distributedlog.transactions.transaction import Transaction, TransactionState
 from tests.unit.broker.group_stage import FOR_EVER
 from tests.unit.broker.partition_stage import ME, Stage
 
@@ -96,6 +96,8 @@ class TransactionStage:
         self.metadata.create(TRANSACTIONS_TOPIC, TRANSACTIONS_NUMBER, 2)
         self.leaders = Leaders()
         self.next_producer_id = FIRST_PRODUCER_ID
+        self.completed: list[TransactionState] = []
+        """The state of a transaction each time when its producer's next one was let begin."""
         self.attach()
 
     def register(self, broker_id: int, *, fenced: bool = False) -> None:
@@ -140,11 +142,18 @@ class TransactionStage:
             lease=self.lease,
             sender=self.sender,
             new_producer_id=self._new_producer_id,
+            completed=self._note_completed,
         )
         self.stage.apply()
 
     async def _connect(self, broker_id: int) -> Connection:
         raise BrokerUnreachableError(f"broker {broker_id} is not there")
+
+    def _note_completed(self, transactional_id: str) -> None:
+        for each in self.coordinators.all_active():
+            found = each.machine.transactions.get(transactional_id)
+            if found is not None:  # else it is a sink's
+                self.completed.append(found.state)
 
     async def _new_producer_id(self) -> int:
         self.next_producer_id += 1

@@ -7,7 +7,8 @@ fail, and what clients get for it, stands in `coordinators`; it is the same here
 What a coordinator does besides answering:
 
     a decision is committed     its markers are sent (`marker_sender`); when all are written the coordinator
-                                is asked to note it, again and again until it has
+                                is asked to note it, again and again until it has; who waits for that to begin
+                                its next transaction is told (`completed`)
     a producer id is needed     it is fetched, and the request submitted again with it
     a sink's batch is decided   who ended it is answered when its last marker is written (`sink_ends`)
     it coordinates no more      its markers are cancelled: its successor sends them
@@ -81,6 +82,8 @@ NOTE_AGAIN_MS: Final = 100
 _CODEC: Final[RecordCodec[Record]] = RecordCodec(encode_records, decode_record, record_key)
 
 NewProducerId = Callable[[], Awaitable[int]]
+Completed = Callable[[str], None]
+"""Is told the transactional id of which the next transaction may begin."""
 
 
 def transaction_config(settings: NodeSettings) -> TransactionConfig:
@@ -105,6 +108,7 @@ class TransactionCoordinator:
         lease: CoordinatorLease,
         sender: MarkerSender,
         new_producer_id: NewProducerId,
+        completed: Completed,
     ) -> None:
         self.partition = partition
         self._clock = clock
@@ -112,6 +116,7 @@ class TransactionCoordinator:
         self._lease = lease
         self._sender = sender
         self._new_producer_id = new_producer_id
+        self._completed = completed
         self._log = CoordinatorLog(
             partition, _CODEC, clock=clock, executor=executor, begin_takeover=lease.begin_takeover
         )
@@ -237,6 +242,8 @@ class TransactionCoordinator:
 
         request = MarkersWrittenRequest(markers.transactional_id, markers.producer)
         self.submit(request, self._clock.monotonic_ms() + NOTE_TIMEOUT_MS, noted)
+        # Now, and not when it is committed: what follows in the log is committed with it, by the same sync.
+        self._completed(markers.transactional_id)
 
     def _is_prepared(self, markers: SendMarkers) -> bool:
         """Returns whether the transaction may still wait for these markers: while it is loading nobody
@@ -272,6 +279,7 @@ class TransactionCoordinators(CoordinatorsByPartition[TransactionCoordinator]):
         lease: CoordinatorLease,
         sender: MarkerSender,
         new_producer_id: NewProducerId,
+        completed: Completed,
     ) -> None:
         """`executor` calls back on the loop."""
         super().__init__(TRANSACTIONS_TOPIC, self._lead, signals, image, broker_id=broker_id)
@@ -282,6 +290,7 @@ class TransactionCoordinators(CoordinatorsByPartition[TransactionCoordinator]):
         self._lease = lease
         self._sender = sender
         self._new_producer_id = new_producer_id
+        self._completed = completed
         self.metrics = TransactionMetrics(
             lambda: (each.machine for each in self.all_active()),
             loading=lambda: self.loading_count,
@@ -305,6 +314,7 @@ class TransactionCoordinators(CoordinatorsByPartition[TransactionCoordinator]):
             lease=self._lease,
             sender=self._sender,
             new_producer_id=self._new_producer_id,
+            completed=self._completed,
         )
 
     def brokers_changed(self) -> None:

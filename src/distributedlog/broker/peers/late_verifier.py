@@ -19,6 +19,10 @@ class LateVerifier:
             self._made = self._make()
         self._made.ask(question, answered)
 
+    def completed(self, transactional_id: str) -> None:
+        if self._made is not None:
+            self._made.completed(transactional_id)
+
     def close(self) -> None:
         if self._made is not None:
             self._made.close()

@@ -11,6 +11,13 @@ One request at a time is in flight to each coordinator; what is asked meanwhile 
 response names transactions by their transactional id alone, so a request has each id once, and another
 question about it waits for the next request: for another epoch, say, or to add where others verify.
 
+A transaction's end is answered before its markers are written, so its producer's next one may come too early
+(CONCURRENT_TRANSACTIONS).  What it wants to be added waits here, as in Kafka, for ADD_WAIT_MS at most:
+otherwise its client would send the request again, and all its batches with it.
+
+    waits ──► the coordinator on this broker has noted the end (`completed`) ──► asked about again
+         └──► ADD_AGAIN_MS are over: the coordinator is elsewhere, or stalls ──► asked about again
+
 | what happens                                        | error code, for each partition              |
 |-----------------------------------------------------|---------------------------------------------|
 | nobody leads the partition of `__transaction_state` | COORDINATOR_NOT_AVAILABLE                   |
@@ -38,6 +45,8 @@ from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.model.internal_topics import TRANSACTIONS_TOPIC
+from distributedlog.ports.clock import Clock
+from distributedlog.ports.scheduler import Scheduler
 from distributedlog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -53,6 +62,9 @@ QUESTIONS_MAX: Final = 10_000
 """Questions that wait for one coordinator."""
 TRANSACTIONS_MAX: Final = 1_000
 """Transactions in one request."""
+ADD_WAIT_MS: Final = 100
+ADD_AGAIN_MS: Final = 20
+"""What Kafka's brokers wait by default (`add.partitions.to.txn.retry.backoff.max.ms` and `.ms`)."""
 
 
 class Purpose(Enum):
@@ -80,6 +92,8 @@ AskSelf = Callable[[AddPartitionsToTxnRequest, int], Awaitable[AddPartitionsToTx
 class _Waiting(NamedTuple):
     question: Question
     answered: Answered
+    until_ms: int
+    """How long it waits for the end of the transaction before, if that holds it up."""
 
 
 class TransactionVerifier:
@@ -92,6 +106,8 @@ class TransactionVerifier:
         broker_id: int,
         connect: Callable[[int], Awaitable[Connection]],
         ask_self: AskSelf,
+        clock: Clock,
+        scheduler: Scheduler,
         timeout_ms: int,
     ) -> None:
         """`ask_self` asks the coordinator on this broker."""
@@ -99,6 +115,8 @@ class TransactionVerifier:
         self._broker_id = broker_id
         self._connect = connect
         self._ask_self = ask_self
+        self._clock = clock
+        self._scheduler = scheduler
         self._timeout_ms = timeout_ms
         self._by_broker: dict[int, _CoordinatorQueue] = {}
         self._is_closed = False
@@ -112,9 +130,18 @@ class TransactionVerifier:
         queue = self._by_broker.get(coordinator_id)
         if queue is None:
             queue = self._by_broker[coordinator_id] = _CoordinatorQueue(
-                self._make_ask(coordinator_id), f"broker {coordinator_id}"
+                self._make_ask(coordinator_id),
+                f"broker {coordinator_id}",
+                clock=self._clock,
+                scheduler=self._scheduler,
             )
-        queue.add(_Waiting(question, answered))
+        queue.add(question, answered)
+
+    def completed(self, transactional_id: str) -> None:
+        """The coordinator on this broker has noted that a transaction is complete: the next one may begin."""
+        queue = self._by_broker.get(self._broker_id)
+        if queue is not None:
+            queue.completed(transactional_id)
 
     def _find_coordinator(self, transactional_id: str) -> int | None:
         image = self._image()
@@ -189,25 +216,65 @@ class _PeerAsk(_Ask):
 class _CoordinatorQueue:
     """Who waits for one coordinator; one request at a time."""
 
-    def __init__(self, ask: _Ask, label: str) -> None:
+    def __init__(self, ask: _Ask, label: str, *, clock: Clock, scheduler: Scheduler) -> None:
         self._ask = ask
         self._label = label
+        self._clock = clock
+        self._scheduler = scheduler
         self._waiting: deque[_Waiting] = deque()
+        self._early: dict[str, list[_Waiting]] = {}
+        """Who is held up by the end of the transaction before, by transactional id."""
+        self._early_count = 0
+        self._completed: set[str] = set()
+        """Whose transactions were completed while a request was in flight."""
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
-    def add(self, waiting: _Waiting) -> None:
-        if len(self._waiting) >= QUESTIONS_MAX:
-            refusal = dict.fromkeys(waiting.question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            asyncio.get_running_loop().call_soon(waiting.answered, refusal)
+    def add(self, question: Question, answered: Answered) -> None:
+        if len(self._waiting) + self._early_count >= QUESTIONS_MAX:
+            refusal = dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            asyncio.get_running_loop().call_soon(answered, refusal)
             return
-        self._waiting.append(waiting)
+        until_ms = self._clock.monotonic_ms() + ADD_WAIT_MS
+        self._waiting.append(_Waiting(question, answered, until_ms))
+        self._begin()
+
+    def _begin(self) -> None:
         if self._task is None:
             self._task = asyncio.ensure_future(self._run())
 
     def close(self) -> None:
+        self._is_closed = True
         if self._task is not None:
             self._task.cancel()
         self._ask.close()
+
+    # --- who comes too early -------------------------------------------------------------------
+
+    def _hold(self, waiting: _Waiting) -> None:
+        """Asks again later, or at once if what it waits for has happened meanwhile."""
+        transactional_id = waiting.question.transactional_id
+        if transactional_id in self._completed:
+            self._waiting.append(waiting)
+            return
+        self._early.setdefault(transactional_id, []).append(waiting)
+        self._early_count += 1
+        again_ms = self._clock.monotonic_ms() + ADD_AGAIN_MS
+        self._scheduler.call_at(again_ms, lambda: self._ask_again(transactional_id))
+
+    def _ask_again(self, transactional_id: str) -> None:
+        early = self._early.pop(transactional_id, None)
+        if early is not None and not self._is_closed:
+            self._early_count -= len(early)
+            self._waiting.extend(early)
+            self._begin()
+
+    def completed(self, transactional_id: str) -> None:
+        if self._task is not None:
+            self._completed.add(transactional_id)
+        self._ask_again(transactional_id)
+
+    # --- rounds --------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         try:
@@ -236,6 +303,7 @@ class _CoordinatorQueue:
         return taken
 
     async def _ask_round(self, taken: list[_Waiting]) -> None:
+        self._completed.clear()
         failure = ErrorCode.NONE
         results: Mapping[tuple[str, TopicPartition], ErrorCode] = {}
         try:
@@ -249,10 +317,15 @@ class _CoordinatorQueue:
         else:
             failure = as_error_code(response.error_code)
             results = _index_results(response.results_by_transaction)
-        for question, answered in taken:
-            verdicts = {each: _find_verdict(question, each, failure, results) for each in question.partitions}
+        now_ms = self._clock.monotonic_ms()
+        for waiting in taken:
+            question = waiting.question
+            verdicts = _find_verdicts(question, failure, results)
+            if now_ms < waiting.until_ms and _comes_too_early(question, verdicts):
+                self._hold(waiting)
+                continue
             try:
-                answered(verdicts)
+                waiting.answered(verdicts)
             except Exception:  # a defect that shows in one of them must not keep the others waiting
                 logger.exception("what the transaction coordinator said was not taken")
 
@@ -301,16 +374,22 @@ def _index_results(
     }
 
 
-def _find_verdict(
-    question: Question,
-    partition: TopicPartition,
-    failure: ErrorCode,
-    results: Mapping[tuple[str, TopicPartition], ErrorCode],
-) -> ErrorCode:
+def _find_verdicts(
+    question: Question, failure: ErrorCode, results: Mapping[tuple[str, TopicPartition], ErrorCode]
+) -> Verdicts:
+    transactional_id, purpose = question.transactional_id, question.purpose
     if failure is not ErrorCode.NONE:
-        return failure
-    code = results.get((question.transactional_id, partition), ErrorCode.UNKNOWN_SERVER_ERROR)
-    return in_words_of_producers(code, question.purpose)
+        return dict.fromkeys(question.partitions, failure)
+    unknown = ErrorCode.UNKNOWN_SERVER_ERROR
+    return {
+        each: in_words_of_producers(results.get((transactional_id, each), unknown), purpose)
+        for each in question.partitions
+    }
+
+
+def _comes_too_early(question: Question, verdicts: Verdicts) -> bool:
+    """Returns whether the transaction before is still being ended, which its producer does not know."""
+    return question.purpose is Purpose.ADD and ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values()
 
 
 def in_words_of_producers(code: ErrorCode, purpose: Purpose) -> ErrorCode:

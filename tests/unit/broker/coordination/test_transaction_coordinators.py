@@ -73,7 +73,9 @@ async def begin(stage: TransactionStage) -> Producer:
 async def test_a_transaction_is_committed_and_its_markers_written(stage: TransactionStage) -> None:
     producer = await begin(stage)
     assert producer == Producer(FIRST_PRODUCER_ID, 0)
+    assert stage.completed == []
     await stage.producer_of(EndRequest(ID, producer, True))
+    assert stage.completed == [TransactionState.COMPLETE_COMMIT], "the next one can begin at once"
     assert sorted(stage.leaders.written) == [
         (FIRST_PRODUCER_ID, 0, True, "t", 0),
         (FIRST_PRODUCER_ID, 0, True, "t", 2),

@@ -5,8 +5,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distributedlog.broker.peers.transaction_verifier import (
+    ADD_AGAIN_MS,
+    ADD_WAIT_MS,
     QUESTIONS_MAX,
     Purpose,
     Question,
@@ -26,7 +30,8 @@ from distributedlog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from tests.unit.broker.partition_stage import ME, OTHER, Metadata, topic_id
+from tests.simulation.clock import ManualClock
+from tests.unit.broker.partition_stage import ME, OTHER, Metadata, StepScheduler, topic_id
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -70,6 +75,10 @@ class Peer:
         self.futures.append(asyncio.get_running_loop().create_future())
         return await self.futures[-1]
 
+    @property
+    def is_asked(self) -> bool:
+        return bool(self.futures) and not self.futures[-1].done()
+
     def answer(self, code: ErrorCode = ErrorCode.NONE) -> None:
         self.futures[-1].set_result(response_to(self.requests[-1], code))
 
@@ -98,11 +107,20 @@ class Stage:
         self.unreachable = False
         self.answers: list[tuple[str, Verdicts]] = []
         self.own: list[tuple[AddPartitionsToTxnRequest, int]] = []
+        self.own_codes: list[ErrorCode] = []
+        """What the coordinator on this broker says next; NONE when there is nothing left."""
+        self.during_own: Callable[[], None] = lambda: None
+        self.own_peer: Peer | None = None
+        """The coordinator on this broker, if the test is to answer for it."""
+        self.clock = clock = ManualClock()
+        self.scheduler = StepScheduler(clock)
         self.verifier = TransactionVerifier(
             lambda: self.metadata.image,
             broker_id=ME,
             connect=self._connect,
             ask_self=self._ask_self,
+            clock=clock,
+            scheduler=self.scheduler,
             timeout_ms=1_000,
         )
 
@@ -117,7 +135,10 @@ class Stage:
 
     async def _ask_self(self, request: AddPartitionsToTxnRequest, version: int) -> AddPartitionsToTxnResponse:
         self.own.append((request, version))
-        return response_to(request)
+        self.during_own()
+        if self.own_peer is not None:
+            return cast(AddPartitionsToTxnResponse, await self.own_peer.call(request))
+        return response_to(request, self.own_codes.pop(0) if self.own_codes else ErrorCode.NONE)
 
     def ask(self, name: str = "x", *partitions: TopicPartition, **fields: Any) -> None:
         question = Question(name, 7, 0, Purpose.VERIFY_ABORTABLE, partitions or (T0,))
@@ -186,7 +207,7 @@ def test_a_request_has_each_transactional_id_once(fields: dict[str, Any]) -> Non
         (ErrorCode.PRODUCER_FENCED, Purpose.ADD, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.TRANSACTION_ABORTABLE, Purpose.VERIFY, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.TRANSACTION_ABORTABLE, Purpose.VERIFY_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
-        (ErrorCode.CONCURRENT_TRANSACTIONS, Purpose.ADD, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, Purpose.VERIFY, ErrorCode.CONCURRENT_TRANSACTIONS),
     ],
 )
 def test_a_coordinator_s_code_is_put_into_a_producer_s_words(
@@ -199,6 +220,125 @@ def test_a_coordinator_s_code_is_put_into_a_producer_s_words(
         stage.peer.answer(code)
         await stage.turn()
         assert stage.answers == [("x", {T0: expected})]
+
+    run(story)
+
+
+def test_what_comes_before_the_last_transaction_is_complete_waits_for_that() -> None:
+    async def story() -> None:
+        stage = Stage(leader=ME)
+        stage.own_codes = [ErrorCode.CONCURRENT_TRANSACTIONS]
+        stage.ask("x", purpose=Purpose.ADD)
+        await stage.turn()
+        stage.ask("y", purpose=Purpose.ADD)
+        await stage.turn()
+        assert stage.answers == [("y", {T0: ErrorCode.NONE})], "who waits holds up nobody else"
+        stage.verifier.completed("y")
+        await stage.turn()
+        assert len(stage.own) == 2, "it is another one that is complete"
+        stage.verifier.completed("x")
+        await stage.turn()
+        assert stage.answers[1:] == [("x", {T0: ErrorCode.NONE})]
+        stage.scheduler.advance(ADD_WAIT_MS)
+        await stage.turn()
+        assert len(stage.own) == 3
+
+    run(story)
+
+
+def test_what_is_completed_while_it_is_asked_about_is_not_waited_for() -> None:
+    async def story() -> None:
+        stage = Stage(leader=ME)
+        stage.own_codes = [ErrorCode.CONCURRENT_TRANSACTIONS]
+        stage.during_own = lambda: stage.verifier.completed("x")
+        stage.ask("x", purpose=Purpose.ADD)
+        await stage.turn()
+        assert stage.answers == [("x", {T0: ErrorCode.NONE})]
+
+    run(story)
+
+
+def test_a_coordinator_elsewhere_is_asked_again_for_a_while() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.ask("x", purpose=Purpose.ADD)
+        await stage.turn()
+        for asked in range(1, ADD_WAIT_MS // ADD_AGAIN_MS + 1):
+            assert len(stage.peer.requests) == asked
+            stage.peer.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+            await stage.turn()
+            assert stage.answers == []
+            stage.scheduler.advance(ADD_AGAIN_MS)
+            await stage.turn()
+        stage.peer.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        await stage.turn()
+        assert stage.answers == [("x", {T0: ErrorCode.CONCURRENT_TRANSACTIONS})]
+
+    run(story)
+
+
+IDS = st.sampled_from(["x", "y"])
+ADDED = st.tuples(st.just("ask"), IDS, st.integers(0, 1), st.sampled_from([Purpose.ADD, Purpose.VERIFY]))
+CODES = [ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR]
+TOLD = st.tuples(st.just("answer"), st.sampled_from([*CODES, None]))
+STEPS = ADDED | TOLD | st.tuples(st.just("completed"), IDS) | st.tuples(st.just("time"), st.integers(1, 60))
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_everybody_is_told_once_and_no_later_than_when_the_wait_is_over(steps: list[tuple[Any, ...]]) -> None:
+    async def story() -> None:
+        stage = Stage(leader=ME)
+        peer = stage.own_peer = Peer()
+        asked: list[tuple[int, Purpose]] = []
+        told: list[int] = []
+
+        def ask(name: str, epoch: int, purpose: Purpose) -> None:
+            number = len(asked)
+            asked.append((stage.clock.monotonic_ms(), purpose))
+
+            def answered(verdicts: Verdicts) -> None:
+                told.append(number)
+                if verdicts[T0] is ErrorCode.CONCURRENT_TRANSACTIONS and purpose is Purpose.ADD:
+                    assert stage.clock.monotonic_ms() >= asked[number][0] + ADD_WAIT_MS
+
+            stage.verifier.ask(Question(name, 7, epoch, purpose, (T0,)), answered)
+
+        for what, *details in steps:
+            if what == "ask":
+                ask(*details)
+            elif what == "completed":
+                stage.verifier.completed(*details)
+            elif what == "time":
+                stage.scheduler.advance(*details)
+            elif peer.is_asked and details == [None]:
+                peer.futures[-1].set_exception(ConnectionLostError("gone"))
+            elif peer.is_asked:
+                peer.answer(*details)
+            await stage.turn()
+
+        for _ in range(ADD_WAIT_MS // ADD_AGAIN_MS + 1):  # from now on they are told at once, and never yes
+            while peer.is_asked:
+                peer.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+                await stage.turn()
+            stage.scheduler.advance(ADD_AGAIN_MS)
+            await stage.turn()
+        assert sorted(told) == list(range(len(asked)))
+        assert not peer.is_asked
+
+    run(story)
+
+
+def test_nobody_is_asked_again_when_the_broker_stops() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.ask("x", purpose=Purpose.ADD)
+        await stage.turn()
+        stage.peer.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        await stage.turn()
+        stage.verifier.close()
+        stage.scheduler.advance(ADD_WAIT_MS)
+        await stage.turn()
+        assert len(stage.peer.requests) == 1
 
     run(story)
 
