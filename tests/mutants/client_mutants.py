@@ -83,6 +83,20 @@ MUTANTS = [
         f"{C}/test_consumer.py -k given_up",
     ),
     Mutant(
+        "what comes is opened before the next is asked for",
+        "client/consumer.py",
+        "                await asyncio.sleep(0)  # they are sent",
+        "                pass  # they are sent",
+        f"{C}/test_consumer.py -k under_way",
+    ),
+    Mutant(
+        "what is unsound is passed over, for the next was asked for already",
+        "client/fetcher.py",
+        "                self.positions[partition] = opened_to\n",
+        "                pass\n",
+        f"{C}/test_fetcher.py -k back_to",
+    ),
+    Mutant(
         "a new leader is read from before it is asked whether it has what was read",
         "client/consumer.py",
         "        return not self._fetcher.epochs.must_validate(partition, offset, found.leader_epoch)\n",

@@ -1,7 +1,8 @@
 """A consumer of partitions that it is told: sends what the fetcher says, one request to a leader at a time.
 
-`poll` gives what has come.  When it returns, the next requests are already under way, so that the brokers
-work while the caller does; more than one response per broker is never held.
+`poll` gives what has come.  Before it opens a response, the next request is sent: the headers of the batches
+say from where on.  So the brokers work while responses are decoded, and while the caller works on what `poll`
+has returned.  More than one response per broker is never held, besides the one that is opened.
 
 | a partition's answer        | then                                                              |
 |-----------------------------|-------------------------------------------------------------------|
@@ -20,12 +21,12 @@ Groups are not known here: nobody else decides what is read, and nothing is comm
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, NamedTuple
 
 from distributedlog.client.errors import error_from, is_retriable, is_stale_view
-from distributedlog.client.fetcher import Fetched, Fetcher, FetchOptions, PreparedFetch
+from distributedlog.client.fetcher import Arrived, Fetched, Fetcher, FetchOptions, PreparedFetch
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.offset_specs import EARLIEST, LATEST, Isolation, OffsetSpec
 from distributedlog.client.offsets import list_offsets, resolve
@@ -77,8 +78,10 @@ class Consumer:
         self._asked: dict[int, set[TopicPartition]] = {}
         self._failing: dict[TopicPartition, _FailingPartition] = {}
         self._failure: DlogError | None = None
+        self._arrived: list[Arrived] = []
+        """What has come and was not opened."""
         self._ready: list[Fetched] = []
-        """What has come and was not given out: a poll that is cancelled loses nothing."""
+        """What was opened and was not given out: a poll that is cancelled loses nothing."""
         self.metrics = FetchMetrics()
         self._nearer: dict[TopicPartition, tuple[int, int]] = {}
         """The replicas that leaders have named as nearer, and until when they are asked."""
@@ -126,7 +129,8 @@ class Consumer:
         """The leader epoch of the last record before the offset, which commits carry; -1: not known."""
         return self._fetcher.epochs.epoch_before(partition, offset)
 
-    def _moved(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def _moved(self, offsets: Collection[TopicPartition]) -> None:
+        self._arrived = [each for each in self._arrived if each.partition not in offsets]
         self._ready = [each for each in self._ready if each.partition not in offsets]
 
     def make_rows(self) -> None:
@@ -156,7 +160,7 @@ class Consumer:
         self._failing.pop(partition, None)
         self._nearer.pop(partition, None)
         self.metrics.ends.pop(partition, None)
-        self._ready = [each for each in self._ready if each.partition != partition]
+        self._moved((partition,))
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
@@ -172,10 +176,12 @@ class Consumer:
         while True:
             await self._start_fetches()
             left_ms = deadline_ms - self._cluster.clock.monotonic_ms()
-            if not self._ready:
+            if not self._arrived and not self._ready:
                 await self._wait(max(0, left_ms))
-            if self._ready:
+            if self._arrived or self._ready:
                 await self._start_fetches()
+                await asyncio.sleep(0)  # they are sent before the loop is busy with what has come
+                self._open_arrived()
                 fetched, self._ready = self._ready, []
                 if fetched:
                     return fetched
@@ -286,23 +292,18 @@ class Consumer:
                 self._note_failure(partition, failure)
             return
         prepared, response = task.result()
-        fetched, refused = self._fetcher.accept(prepared, response)
-        before = prepared.offsets
-        self._ready += (
-            each
-            for each in fetched
-            if each.records
-            or each.rows is not None
-            or (self._tells_empty and each.next_offset > before[each.partition])
-        )
+        arrived, refused = self._fetcher.take(prepared, response)
+        self._arrived += (each for each in arrived if each.batches)
         is_committed = self._fetcher.options.isolation is Isolation.READ_COMMITTED
-        for each in fetched:
+        for each in arrived:
             self._failing.pop(each.partition, None)
             end = each.last_stable_offset if is_committed else each.high_watermark
             self.metrics.ends[each.partition] = end
         self._learn(prepared, response)
         for partition, error, is_final in refused:
-            if self._nearer.pop(partition, None) is not None:
+            if is_final:
+                self._note_unsound(partition, error)
+            elif self._nearer.pop(partition, None) is not None:
                 self._pause(partition)  # then the leader is asked
             elif is_stale_view(error) and self._cluster.view.leader_of(partition) not in (None, leader):
                 continue  # another leader is known by now
@@ -311,10 +312,27 @@ class Consumer:
                     await self._out_of_range(partition)
                 except DlogError as reason:  # not at once: positions have moved on behind what came beside it
                     self._failure = reason
-            elif is_final:
-                self._failure = error
             else:
                 self._note_failure(partition, error)
+
+    def _open_arrived(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        for each in arrived:
+            try:
+                fetched = self._fetcher.open(each)
+            except DlogError as error:
+                self._note_unsound(each.partition, error)
+                continue
+            has_moved = self._tells_empty and fetched.next_offset > each.offset
+            if fetched.records or fetched.rows is not None or has_moved:
+                self._ready.append(fetched)
+
+    def _note_unsound(self, partition: TopicPartition, error: DlogError) -> None:
+        """What came cannot be read: `poll` raises, unless a replica has sent it; then the leader is asked."""
+        if self._nearer.pop(partition, None) is not None:
+            self._pause(partition)
+        else:
+            self._failure = error
 
     async def _collect_validation(self, leader: int) -> None:
         task, asked = self._validations.pop(leader), self._unsure.pop(leader)

@@ -1,8 +1,16 @@
 """Positions, fetch requests, and the records in the responses.  Pure.
 
 A position is the offset of the next record of a partition.  `prepare` makes a request for some partitions
-of one leader and remembers where they stood; `accept` takes the response and moves them on.  A response for a
-partition that was moved or dropped meanwhile is ignored.
+of one leader and remembers where they stood; `take` takes the response and moves them on, by the headers of
+the batches alone; `open` gives the records.  So the next request can leave before anything of the last
+response is checked, decompressed or decoded.
+
+    prepare --> request ~~> response --> take: Arrived --+--> prepare the next
+                                                         +--> open: Fetched
+
+A response for a partition that was moved or dropped meanwhile is ignored.  What shows when batches are opened
+moves the position back: to the first unsound one, as if what came had ended before it.  By then a request may
+be under way from behind it; its response is for where the partition is no more.
 
 What comes is a run of whole batches, the last of which may be cut off.  The first may begin before the
 position: its earlier records were not asked for.  Control batches, and with read committed the batches of
@@ -13,7 +21,7 @@ An aborted transaction is told by its producer and first offset.  From there on 
 the producer are dropped, up to its abort marker.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -83,6 +91,20 @@ class PreparedFetch(NamedTuple):
                 partition = TopicPartition(name, data.partition_index)
                 if partition in self.offsets:
                     yield partition, data
+
+
+class Arrived(NamedTuple):
+    """Batches of one partition that nobody has opened, and where it stands behind them."""
+
+    partition: TopicPartition
+    offset: int
+    """Where the partition stood before."""
+    batches: Buffer
+    aborted: Sequence[AbortedTransaction]
+    next_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
 
 
 class Fetched(NamedTuple):
@@ -161,11 +183,14 @@ class Fetcher:
         )
         return PreparedFetch(request, offsets, names)
 
-    def accept(
+    def take(
         self, prepared: PreparedFetch, response: FetchResponse
-    ) -> tuple[list[Fetched], list[FetchError]]:
-        """Returns what came, with the positions moved on, and what was refused."""
-        fetched: list[Fetched] = []
+    ) -> tuple[list[Arrived], list[FetchError]]:
+        """Returns what came, with the positions moved on, and what was refused.
+
+        What came has to be opened before the next response with its partition is taken.
+        """
+        arrived: list[Arrived] = []
         refused: list[FetchError] = []
         if response.error_code != ErrorCode.NONE:
             error = error_from(response.error_code, "the fetch")
@@ -179,54 +204,70 @@ class Fetcher:
                 refused.append(FetchError(partition, error_from(data.error_code, f"{partition} at {offset}")))
                 continue
             try:
-                fetched.append(self._accept_partition(partition, offset, data))
+                arrived.append(self._take_partition(partition, offset, data))
             except DlogError as error:
                 refused.append(FetchError(partition, error, is_final=True))
-        return fetched, refused
+        return arrived, refused
 
-    def _accept_partition(self, partition: TopicPartition, offset: int, data: PartitionData) -> Fetched:
+    def _take_partition(self, partition: TopicPartition, offset: int, data: PartitionData) -> Arrived:
         batches = cast(Buffer, data.records if data.records is not None else b"")
-        aborted = data.aborted_transactions if self.options.isolation else None
-        records: list[Record] = []
-        rows = None
-        if self.makes_rows:
-            rows, next_offset = rows_of(batches, offset, aborted or ())
-        else:
-            records, next_offset = records_of(batches, offset, aborted or ())
-        self.positions[partition] = next_offset
-        for _, header in whole_batches(batches):
-            if offset < header.next_offset <= next_offset:
+        next_offset = offset
+        for _, header in batches_at(batches, offset):
+            if header.next_offset > offset:
                 self.epochs.read(partition, header.base_offset, header.leader_epoch)
-        return Fetched(
+            next_offset = max(next_offset, header.next_offset)
+        self.positions[partition] = next_offset
+        return Arrived(
             partition,
-            records,
+            offset,
+            batches,
+            (data.aborted_transactions or ()) if self.options.isolation else (),
             next_offset,
             data.high_watermark,
             data.last_stable_offset,
             data.log_start_offset,
+        )
+
+    def open(self, arrived: Arrived) -> Fetched:
+        """The records of what has come, up to the first unsound batch; raises if that is the first of all."""
+        partition, offset, batches, aborted, next_offset = arrived[:5]
+        records: list[Record] = []
+        rows = None
+        opened_to = offset
+        try:
+            if self.makes_rows:
+                rows, opened_to = rows_of(batches, offset, aborted)
+            else:
+                records, opened_to = records_of(batches, offset, aborted)
+        finally:
+            if opened_to < next_offset and self.positions.get(partition) == next_offset:
+                self.positions[partition] = opened_to
+        return Fetched(
+            partition,
+            records,
+            opened_to,
+            arrived.high_watermark,
+            arrived.last_stable_offset,
+            arrived.log_start_offset,
             rows,
         )
 
 
-def rows_of(
-    data: Buffer, offset: int, aborted: Iterable[AbortedTransaction] = ()
-) -> "tuple[pyarrow.RecordBatch | None, int]":
-    """The same as `records_of` as rows of Arrow; None if there are none."""
-    from distributedlog.records.arrow import decode_to_arrow
-
-    filtering = AbortedFilter(aborted)
-    view = memoryview(data)
-    wanted: list[memoryview] = []
-    next_offset, is_whole = offset, False
-    for at, header in whole_batches(view):
-        if header.next_offset > offset and filtering.passes(view, at, header):
-            wanted.append(view[at : at + header.size])
-        next_offset, is_whole = max(next_offset, header.next_offset), True
-    if not is_whole and len(view) > 0:
+def batches_at(data: Buffer, offset: int) -> list[tuple[int, BatchHeader]]:
+    """Position and header of each batch in a run that is whole and may be one.  Raises if not even the first
+    is."""
+    found: list[tuple[int, BatchHeader]] = []
+    try:
+        for each in whole_batches(data):
+            found.append(each)  # noqa: PERF402 - what was found stays when the next one raises
+    except DlogError:
+        if not found:
+            raise
+    if not found and len(data) > 0:
         raise RecordTooLargeError(
-            f"the batch at offset {offset} did not come whole within {len(view)} bytes: raise the limits"
+            f"the batch at offset {offset} did not come whole within {len(data)} bytes: raise the limits"
         )
-    return (decode_to_arrow(wanted, from_offset=offset) if wanted else None), next_offset
+    return found
 
 
 def records_of(
@@ -238,23 +279,41 @@ def records_of(
     """
     filtering = AbortedFilter(aborted)
     records: list[Record] = []
-    next_offset = offset
-    read_to = 0
+    next_offset, is_first = offset, True
     try:
-        for at, header in whole_batches(data):
+        for at, header in batches_at(data, offset):
             check_batch(data, at, limits=DEFAULT_LIMITS)
             if header.next_offset > offset and filtering.passes(data, at, header):
                 records += _records_from(data, at, header, offset)
-            next_offset = max(next_offset, header.next_offset)
-            read_to = at + header.size
+            next_offset, is_first = max(next_offset, header.next_offset), False
     except DlogError:
-        if read_to == 0:
+        if is_first:
             raise
-    if read_to == 0 and len(data) > 0:
-        raise RecordTooLargeError(
-            f"the batch at offset {offset} did not come whole within {len(data)} bytes: raise the limits"
-        )
     return records, next_offset
+
+
+def rows_of(
+    data: Buffer, offset: int, aborted: Iterable[AbortedTransaction] = ()
+) -> "tuple[pyarrow.RecordBatch | None, int]":
+    """The same as rows of Arrow; None if there are none.  A sum that is right and records that are not are
+    an error wherever they stand."""
+    from distributedlog.records.arrow import decode_to_arrow
+
+    filtering = AbortedFilter(aborted)
+    view = memoryview(data)
+    wanted: list[memoryview] = []
+    next_offset, is_first = offset, True
+    try:
+        for at, header in batches_at(view, offset):
+            check_batch(view, at, limits=DEFAULT_LIMITS)
+            if header.next_offset > offset and filtering.passes(view, at, header):
+                wanted.append(view[at : at + header.size])
+            next_offset, is_first = max(next_offset, header.next_offset), False
+    except DlogError:
+        if is_first:
+            raise
+    rows = decode_to_arrow(wanted, from_offset=offset, check_crc=False) if wanted else None
+    return rows, next_offset
 
 
 def _records_from(data: Buffer, at: int, header: BatchHeader, offset: int) -> list[Record]:

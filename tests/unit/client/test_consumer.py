@@ -1,11 +1,13 @@
 """A consumer: everything in order, over leaders that move and logs that lose their head."""
 
+import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
 
 from distributedlog.client.consumer import Consumer
-from distributedlog.client.fetcher import FetchOptions
+from distributedlog.client.fetcher import Arrived, Fetched, FetchOptions
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.offset_specs import BEGINNING, END, AtOffset, OffsetSpec
 from distributedlog.client.view import PartitionView
@@ -15,7 +17,7 @@ from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.fetch import FetchRequest, FetchResponse
 from distributedlog.records.record import Record, encode_batch
 from tests.unit.client.ledger import Ledger
-from tests.unit.client.stage import QUICK, HangUp, ScriptedBroker, run
+from tests.unit.client.stage import QUICK, WAIT_SECONDS, HangUp, ScriptedBroker, run
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -204,4 +206,86 @@ def test_an_offset_that_is_not_there_costs_nothing_of_what_came_beside_it() -> N
                 await consumer.poll(5000)
 
     with (broker := ledger.broker()).running():
+        run(story())
+
+
+def test_the_next_fetch_is_under_way_when_what_came_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = filled(3)
+    broker = ledger.broker()
+    asked = threading.Event()
+
+    def fetch(request: FetchRequest, version: int) -> FetchResponse:
+        if request.topics[0].partitions[0].fetch_offset == 3:
+            asked.set()
+        return ledger.fetch(request, version)
+
+    broker.answers[ApiKey.FETCH] = fetch
+
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            fetcher = consumer._fetcher
+            open_it = fetcher.open
+
+            def open_late(arrived: Arrived) -> Fetched:
+                assert asked.wait(WAIT_SECONDS / 2), "nothing was asked for when the response was opened"
+                return open_it(arrived)
+
+            monkeypatch.setattr(fetcher, "open", open_late)
+            await consumer.assign({HERE: BEGINNING})
+            (fetched,) = await consumer.poll(5000)
+            assert [each.offset for each in fetched.records] == [0, 1, 2]
+
+    with broker.running():
+        run(story())
+
+
+def test_what_came_is_not_given_out_if_its_partition_was_moved_or_dropped_before_it_was_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = filled(3)
+    ledger.append(THERE, encode_batch([Record(b"there", timestamp_ms=1)]))
+
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            start = consumer._start_fetches
+
+            async def start_and_move() -> None:
+                await start()
+                if consumer._arrived:
+                    consumer.seek({HERE: 2})
+                    consumer.drop(THERE)
+                    monkeypatch.setattr(consumer, "_start_fetches", start)
+
+            monkeypatch.setattr(consumer, "_start_fetches", start_and_move)
+            await consumer.assign({HERE: BEGINNING, THERE: BEGINNING})
+            while not (fetched := await consumer.poll(5000)):
+                pass
+            assert [(each.partition, [r.offset for r in each.records]) for each in fetched] == [(HERE, [2])]
+
+    with (broker := ledger.broker()).running():
+        run(story())
+
+
+def test_a_poll_that_is_cancelled_before_it_opens_what_came_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            start = consumer._start_fetches
+
+            async def start_and_cancel() -> None:
+                await start()
+                if consumer._arrived:
+                    monkeypatch.setattr(consumer, "_start_fetches", start)
+                    polling.cancel()
+
+            monkeypatch.setattr(consumer, "_start_fetches", start_and_cancel)
+            await consumer.assign({HERE: BEGINNING})
+            polling = asyncio.create_task(consumer.poll(5000))
+            with pytest.raises(asyncio.CancelledError):
+                await polling
+            (fetched,) = await consumer.poll(5000)
+            assert [each.offset for each in fetched.records] == [0, 1, 2, 3, 4]
+
+    with (broker := filled().broker()).running():
         run(story())

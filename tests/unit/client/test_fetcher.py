@@ -1,18 +1,28 @@
 """Exactly the records that were asked for come out of fetched bytes."""
 
+import contextlib
 from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.client.fetcher import Fetcher, FetchOptions, records_of
+from distributedlog.client.fetcher import (
+    Fetched,
+    Fetcher,
+    FetchError,
+    FetchOptions,
+    PreparedFetch,
+    records_of,
+    rows_of,
+)
 from distributedlog.client.offset_specs import Isolation
 from distributedlog.client.view import ClusterView, PartitionView, TopicView
 from distributedlog.model.errors import (
     BrokerError,
     ConfigError,
     CorruptBatchError,
+    DlogError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
 )
@@ -29,6 +39,8 @@ from distributedlog.records.record import Record, encode_batch
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 ID = Uuid(bytes([7] * 16))
+CHECKED_AT = 60
+"""A byte of a batch's header that its sum covers: the last one of its count of records."""
 
 
 def view(topic_id: Uuid = ID) -> ClusterView:
@@ -40,6 +52,13 @@ def batch(base: int, *values: bytes, codec: Codec = Codec.NONE) -> bytes:
     return bytes(
         encode_batch([Record(value, timestamp_ms=1) for value in values], base_offset=base, codec=codec)
     )
+
+
+def hurt_batch(base: int, *values: bytes) -> bytes:
+    """One with a sum that is wrong."""
+    hurt = bytearray(batch(base, *values))
+    hurt[-1] ^= 1
+    return bytes(hurt)
 
 
 def told(partition: int, records: bytes | None, error_code: int = 0) -> PartitionData:
@@ -65,6 +84,20 @@ def fetcher(**positions: int) -> Fetcher:
     return made
 
 
+def accepted(
+    asking: Fetcher, prepared: PreparedFetch, answer: FetchResponse
+) -> tuple[list[Fetched], list[FetchError]]:
+    """What is opened at once, and what was refused, also when it was opened."""
+    arrived, refused = asking.take(prepared, answer)
+    fetched = []
+    for each in arrived:
+        try:
+            fetched.append(asking.open(each))
+        except DlogError as error:
+            refused.append(FetchError(each.partition, error, is_final=True))
+    return fetched, refused
+
+
 def test_a_question_names_positions_epochs_and_limits() -> None:
     asking = Fetcher(FetchOptions(isolation=Isolation.READ_COMMITTED, partition_bytes_max=11))
     asking.assign({HERE: 3, THERE: 8})
@@ -86,7 +119,7 @@ def test_without_a_topic_id_the_last_version_with_names_is_asked_for() -> None:
 def test_an_answer_moves_the_positions_on() -> None:
     asking = fetcher(p0=0, p1=5)
     prepared = asking.prepare([HERE, THERE], view())
-    fetched, refused = asking.accept(prepared, response(told(0, batch(0, b"a", b"b")), told(1, None)))
+    fetched, refused = accepted(asking, prepared, response(told(0, batch(0, b"a", b"b")), told(1, None)))
     assert refused == []
     assert [(each.partition, [r.value for r in each.records], each.next_offset) for each in fetched] == [
         (HERE, [b"a", b"b"], 2),
@@ -101,20 +134,20 @@ def test_an_answer_to_where_a_partition_was_before_is_ignored() -> None:
     asking.assign({HERE: 7})
     asking.drop(THERE)
     answer = response(told(0, batch(0, b"a")), told(1, batch(0, b"b")))
-    assert asking.accept(prepared, answer) == ([], [])
+    assert accepted(asking, prepared, answer) == ([], [])
     assert asking.positions == {HERE: 7}
 
 
 def test_partitions_that_nobody_asked_for_are_ignored() -> None:
     asking = fetcher(p0=0, p1=0)
     prepared = asking.prepare([HERE], view())
-    assert asking.accept(prepared, response(told(1, batch(0, b"b")), told(9, None))) == ([], [])
+    assert accepted(asking, prepared, response(told(1, batch(0, b"b")), told(9, None))) == ([], [])
 
 
 def test_a_refusal_leaves_the_position() -> None:
     asking = fetcher(p0=3)
-    fetched, ((partition, error, is_final),) = asking.accept(
-        asking.prepare([HERE], view()), response(told(0, None, error_code=1))
+    fetched, ((partition, error, is_final),) = accepted(
+        asking, asking.prepare([HERE], view()), response(told(0, None, error_code=1))
     )
     assert (fetched, partition, is_final, asking.positions) == ([], HERE, False, {HERE: 3})
     assert isinstance(error, OffsetOutOfRangeError)
@@ -122,7 +155,7 @@ def test_a_refusal_leaves_the_position() -> None:
 
 def test_an_answer_that_is_an_error_refuses_everything() -> None:
     asking = fetcher(p0=0, p1=0)
-    fetched, refused = asking.accept(asking.prepare([HERE, THERE], view()), response(error_code=103))
+    fetched, refused = accepted(asking, asking.prepare([HERE, THERE], view()), response(error_code=103))
     assert fetched == []
     assert [each.partition for each in refused] == [HERE, THERE]
     assert all(isinstance(each.error, BrokerError) for each in refused)
@@ -130,10 +163,8 @@ def test_an_answer_that_is_an_error_refuses_everything() -> None:
 
 def test_unsound_bytes_of_one_partition_do_not_cost_the_other() -> None:
     asking = fetcher(p0=0, p1=0)
-    flipped = bytearray(batch(0, b"hurt"))
-    flipped[-1] ^= 1
-    answer = response(told(0, bytes(flipped)), told(1, batch(0, b"whole")))
-    fetched, (refusal,) = asking.accept(asking.prepare([HERE, THERE], view()), answer)
+    answer = response(told(0, hurt_batch(0, b"hurt")), told(1, batch(0, b"whole")))
+    fetched, (refusal,) = accepted(asking, asking.prepare([HERE, THERE], view()), answer)
     assert [each.partition for each in fetched] == [THERE]
     assert refusal.is_final
     assert isinstance(refusal.error, CorruptBatchError)
@@ -141,12 +172,52 @@ def test_unsound_bytes_of_one_partition_do_not_cost_the_other() -> None:
 
 
 def test_what_is_before_an_unsound_batch_is_read() -> None:
-    whole, hurt = batch(0, b"a", b"b"), bytearray(batch(2, b"c"))
-    hurt[-1] ^= 1
-    records, next_offset = records_of(whole + bytes(hurt), 0)
+    whole, hurt = batch(0, b"a", b"b"), hurt_batch(2, b"c")
+    records, next_offset = records_of(whole + hurt, 0)
     assert ([record.value for record in records], next_offset) == ([b"a", b"b"], 2)
+    rows, next_offset = rows_of(whole + hurt, 0)
+    assert rows is not None
+    assert (rows.column("value").to_pylist(), next_offset) == ([b"a", b"b"], 2)
+    for read in (records_of, rows_of):
+        with pytest.raises(CorruptBatchError):
+            read(hurt, 2)
+
+
+@pytest.mark.parametrize("makes_rows", [False, True])
+def test_a_position_moves_before_anything_is_opened_and_back_to_what_is_unsound(makes_rows: bool) -> None:
+    asking = fetcher(p0=0)
+    asking.makes_rows = makes_rows
+    data = batch(0, b"a", b"b") + hurt_batch(2, b"c") + batch(3, b"d")
+    (arrived,), _ = asking.take(asking.prepare([HERE], view()), response(told(0, data)))
+    assert asking.positions == {HERE: 4}
+    early = asking.prepare([HERE], view())
+    assert early.offsets == {HERE: 4}
+    fetched = asking.open(arrived)
+    assert (fetched.next_offset, asking.positions) == (2, {HERE: 2})
+    assert asking.take(early, response(told(0, batch(4, b"e")))) == ([], [])
+    (again,), _ = asking.take(
+        asking.prepare([HERE], view()), response(told(0, data[len(batch(0, b"a", b"b")) :]))
+    )
     with pytest.raises(CorruptBatchError):
-        records_of(bytes(hurt), 2)
+        asking.open(again)
+    assert asking.positions == {HERE: 2}
+
+
+def test_what_was_sought_since_stays_where_it_is_though_what_came_is_unsound() -> None:
+    asking = fetcher(p0=0)
+    (arrived,), _ = asking.take(asking.prepare([HERE], view()), response(told(0, hurt_batch(0, b"a"))))
+    asking.assign({HERE: 7})
+    with pytest.raises(CorruptBatchError):
+        asking.open(arrived)
+    assert asking.positions == {HERE: 7}
+
+
+def test_the_epochs_of_what_came_are_known_before_it_is_opened() -> None:
+    asking = fetcher(p0=0)
+    data = bytes(encode_batch([Record(b"a", timestamp_ms=1)], leader_epoch=3))
+    asking.take(asking.prepare([HERE], view()), response(told(0, data)))
+    assert asking.epochs.must_validate(HERE, 1, 4)
+    assert asking.epochs.epoch_before(HERE, 1) == 3
 
 
 def test_a_first_batch_that_is_cut_off_is_told_as_too_large() -> None:
@@ -269,6 +340,46 @@ def test_read_in_any_pieces_a_log_gives_every_record_that_counts_once(
             seen += [(record.offset, record.value or b"") for record in records]
             offset = following
         assert seen == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(stories(), st.booleans(), st.booleans(), st.data())
+def test_asked_for_before_the_last_is_opened_a_log_gives_every_record_that_counts_once(
+    story: Story, committed_only: bool, makes_rows: bool, data: st.DataObject
+) -> None:
+    """Pieces come hurt now and then; what was asked for from behind those is for nobody."""
+    asking = Fetcher(FetchOptions(isolation=Isolation(committed_only)))
+    asking.makes_rows = makes_rows
+    asking.assign({HERE: 0})
+    seen: list[tuple[int, bytes]] = []
+    hurts = data.draw(st.integers(0, 3))
+    prepared = asking.prepare([HERE], view())
+    while asking.positions[HERE] < story.end:
+        offset = prepared.offsets[HERE]
+        first = max(at for at in story.starts[:-1] if base_of(story, at) <= offset)
+        whole = story.starts[story.starts.index(first) + 1]
+        window = bytearray(story.data[first : data.draw(st.integers(whole, len(story.data)))])
+        if hurts and data.draw(st.booleans()):
+            hurts -= 1
+            places = [at - first for at in story.starts if 0 <= at - first < len(window) - CHECKED_AT]
+            window[data.draw(st.sampled_from(places)) + CHECKED_AT] ^= 1
+        told_of = told(0, bytes(window))
+        told_of.aborted_transactions = [each for each, marker in story.aborted if marker >= offset]
+        arrived, _ = asking.take(prepared, response(told_of))
+        prepared = asking.prepare([HERE], view())
+        for each in arrived:
+            with contextlib.suppress(CorruptBatchError):
+                fetched = asking.open(each)
+                seen += values_of(fetched)
+        if asking.positions[HERE] != prepared.offsets[HERE]:
+            prepared = asking.prepare([HERE], view())
+    assert seen == (story.committed if committed_only else story.all_values)
+
+
+def values_of(fetched: Fetched) -> list[tuple[int, bytes]]:
+    if fetched.rows is None:
+        return [(record.offset, record.value or b"") for record in fetched.records]
+    return list(zip(fetched.rows["offset"].to_pylist(), fetched.rows["value"].to_pylist(), strict=True))
 
 
 def base_of(story: Story, at: int) -> int:

@@ -173,7 +173,8 @@ def test_where_a_nearer_replica_is_that_nobody_has_named_before_is_asked_for() -
         of_both = first.answers[ApiKey.METADATA]
         first.answers[ApiKey.FETCH] = of_the_leader
         assert run(story()) == b"near"
-    assert (first.count(ApiKey.FETCH), second.count(ApiKey.FETCH)) == (1, 1)
+    assert first.count(ApiKey.FETCH) == 1
+    assert second.count(ApiKey.FETCH) > 0
 
 
 def test_only_news_of_a_leader_whose_place_is_known_move_the_view() -> None:

@@ -23,10 +23,10 @@ record each offset: `is_exact` is False then, and the number an upper bound.
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from distributedlog.client.errors import is_retriable, is_stale_view
-from distributedlog.client.fetcher import AbortedFilter, Fetched, Fetcher, FetchOptions, records_of
+from distributedlog.client.fetcher import AbortedFilter, Arrived, Fetcher, FetchOptions, records_of
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.offset_specs import EARLIEST, LATEST, Isolation
 from distributedlog.client.offsets import list_offsets
@@ -34,12 +34,7 @@ from distributedlog.client.options import MIB
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.errors import DlogError
 from distributedlog.model.ids import TopicPartition
-from distributedlog.protocol.messages.fetch import (
-    AbortedTransaction,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
+from distributedlog.protocol.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from distributedlog.records.batch import whole_batches
 
 COUNTED_BYTES_MAX: Final = 64 * MIB
@@ -102,15 +97,18 @@ class _Counter:
     def __init__(self, cluster: Cluster, isolation: Isolation, bytes_max: int) -> None:
         self._cluster = cluster
         self._bytes_max = bytes_max
-        self._fetcher = _CountingFetcher(FetchOptions(isolation=isolation, wait_ms_max=100))
+        self._fetcher = Fetcher(FetchOptions(isolation=isolation, wait_ms_max=100))
         self._ends: dict[TopicPartition, int] = {}
+        self._bytes_taken: dict[TopicPartition, int] = {}
+        self._oldest_ms: dict[TopicPartition, int] = {}
         self.records: dict[TopicPartition, int] = {}
         self._inexact: set[TopicPartition] = set()
 
     def add(self, partition: TopicPartition, begin: int, end: int) -> None:
         self.records[partition] = 0
         if begin < end and self._bytes_max > 0:
-            self._ends[partition] = self._fetcher.ends[partition] = end
+            self._ends[partition] = end
+            self._bytes_taken[partition] = 0
             self._fetcher.assign({partition: begin})
         elif begin < end:
             self.records[partition] = end - begin
@@ -120,7 +118,7 @@ class _Counter:
         return partition not in self._inexact
 
     def oldest_ms(self, partition: TopicPartition) -> int | None:
-        return self._fetcher.oldest_ms.get(partition)
+        return self._oldest_ms.get(partition)
 
     async def count(self) -> None:
         while self._fetcher.positions:
@@ -149,21 +147,31 @@ class _Counter:
             timeout_ms=self._cluster.options.request_timeout_ms,
             version=connection.version_for(FetchRequest, prepared.version_max),
         )
-        fetched, refused = self._fetcher.accept(prepared, response)
+        arrived, refused = self._fetcher.take(prepared, response)
         # Where something came, a response may have been full before the turn of the others.
-        is_empty = all(each.next_offset == prepared.offsets[each.partition] for each in fetched)
-        for each in fetched:
-            self._got_to(each.partition, each.next_offset, is_empty=is_empty)
-        if refused:
-            raise refused[0].error
+        is_empty = all(each.next_offset == each.offset for each in arrived)
+        failures = [each.error for each in refused]
+        for each in arrived:
+            try:
+                self._count(each, is_empty=is_empty)
+            except DlogError as error:
+                self._fetcher.assign({each.partition: each.offset})
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
-    def _got_to(self, partition: TopicPartition, offset: int, *, is_empty: bool) -> None:
+    def _count(self, arrived: Arrived, *, is_empty: bool) -> None:
+        partition, offset, data, aborted, *_ = arrived
         end = self._ends[partition]
-        self.records[partition] += self._fetcher.counted.pop(partition, 0)
-        is_over = offset >= end or is_empty  # nothing came: what is left is one gap
-        is_enough = self._fetcher.bytes_taken.get(partition, 0) >= self._bytes_max
+        count, next_offset = count_records(data, offset, aborted, end)
+        if count and partition not in self._oldest_ms:
+            self._oldest_ms[partition] = first_timestamp(data, offset, aborted)
+        self.records[partition] += count
+        self._bytes_taken[partition] += len(data)
+        is_over = next_offset >= end or is_empty  # nothing came: what is left is one gap
+        is_enough = self._bytes_taken[partition] >= self._bytes_max
         if is_enough and not is_over:
-            self.records[partition] += end - offset
+            self.records[partition] += end - next_offset
             self._inexact.add(partition)
         if is_enough or is_over:
             self._fetcher.drop(partition)
@@ -171,29 +179,6 @@ class _Counter:
 
 def _may_pass(failure: BaseException) -> bool:
     return isinstance(failure, DlogError) and is_retriable(failure)
-
-
-class _CountingFetcher(Fetcher):
-    """Counts records where the other decodes them."""
-
-    def __init__(self, options: FetchOptions) -> None:
-        super().__init__(options)
-        self.ends: dict[TopicPartition, int] = {}
-        self.counted: dict[TopicPartition, int] = {}
-        self.bytes_taken: dict[TopicPartition, int] = {}
-        self.oldest_ms: dict[TopicPartition, int] = {}
-
-    def _accept_partition(self, partition: TopicPartition, offset: int, data_of: PartitionData) -> Fetched:
-        data = cast(Buffer, data_of.records if data_of.records is not None else b"")
-        aborted = data_of.aborted_transactions if self.options.isolation else None
-        count, next_offset = count_records(data, offset, aborted or (), self.ends.get(partition))
-        if count and partition not in self.oldest_ms:
-            self.oldest_ms[partition] = first_timestamp(data, offset, aborted or ())
-        self.positions[partition] = next_offset
-        self.counted[partition] = self.counted.get(partition, 0) + count
-        self.bytes_taken[partition] = self.bytes_taken.get(partition, 0) + len(data)
-        bounds = (data_of.high_watermark, data_of.last_stable_offset, data_of.log_start_offset)
-        return Fetched(partition, [], next_offset, *bounds)
 
 
 def count_records(

@@ -230,6 +230,21 @@ def test_a_leader_that_moved_is_looked_for_again() -> None:
     assert refusals == []
 
 
+def test_what_came_hurt_is_counted_once_it_comes_whole() -> None:
+    hurts = [True, False]
+
+    def hurt(_request: FetchRequest, response: FetchResponse) -> Message:
+        told = response.responses[0].partitions[0]
+        data = bytearray(cast(bytes, told.records))
+        if hurts.pop(0):
+            data[-1] ^= 1
+        told.records = bytes(data)
+        return response
+
+    assert asked(ledger_of(plain(0, 4)), 1, change=hurt).records == 3
+    assert hurts == []
+
+
 # --- how long it has been waiting --------------------------------------------------------------
 
 
