@@ -297,23 +297,21 @@ def rows_of(
 ) -> "tuple[pyarrow.RecordBatch | None, int]":
     """The same as rows of Arrow; None if there are none.  A sum that is right and records that are not are
     an error wherever they stand."""
-    from distributedlog.records.arrow import decode_to_arrow
+    from distributedlog.records.arrow import decode_checked
 
     filtering = AbortedFilter(aborted)
-    view = memoryview(data)
-    wanted: list[memoryview] = []
+    wanted: list[tuple[Buffer, int, BatchHeader]] = []
     next_offset, is_first = offset, True
     try:
-        for at, header in batches_at(view, offset):
-            check_batch(view, at, limits=DEFAULT_LIMITS)
-            if header.next_offset > offset and filtering.passes(view, at, header):
-                wanted.append(view[at : at + header.size])
+        for at, header in batches_at(data, offset):
+            check_batch(data, at, limits=DEFAULT_LIMITS)
+            if header.next_offset > offset and filtering.passes(data, at, header):
+                wanted.append((data, at, header))
             next_offset, is_first = max(next_offset, header.next_offset), False
     except DlogError:
         if is_first:
             raise
-    rows = decode_to_arrow(wanted, from_offset=offset, check_crc=False) if wanted else None
-    return rows, next_offset
+    return (decode_checked(wanted, from_offset=offset) if wanted else None), next_offset
 
 
 def _records_from(data: Buffer, at: int, header: BatchHeader, offset: int) -> list[Record]:

@@ -25,6 +25,7 @@ from distributedlog.model.errors import (
 )
 from distributedlog.records._kernel_write import varint_bytes
 from distributedlog.records.layout import (
+    NO_TIMESTAMP,
     RECORD_BYTES_MIN,
     BatchHeader,
     Header,
@@ -51,6 +52,7 @@ COMPILED: bool = cython.compiled
 
 # Constants as C numbers: to the compiled form an imported name is a Python object.
 _RECORD_BYTES_MIN = cython.declare(cython.Py_ssize_t, RECORD_BYTES_MIN)
+_NO_TIMESTAMP = cython.declare(cython.longlong, NO_TIMESTAMP)
 _RECORD_TYPE = cython.declare(type, Record)
 _NO_HEADERS: tuple[Header, ...] = ()
 
@@ -505,6 +507,7 @@ class ColumnWriter:
     offsets = cython.declare("long long[::1]")
     with_headers: cython.bint
     rows_max: cython.Py_ssize_t
+    without_time: cython.Py_ssize_t
 
     def __init__(
         self,
@@ -523,10 +526,15 @@ class ColumnWriter:
         self.offsets = offsets
         self.with_headers = len(header_lists) > 0
         self.rows_max = len(offsets)
+        self.without_time = 0
         if len(timestamps) != self.rows_max or (self.with_headers and len(header_lists) != self.rows_max + 1):
             raise ValueError("the columns have different lengths")
         if self.with_headers:
             self.header_lists[0] = 0
+
+    def without_time_count(self) -> int:
+        """How many rows have no timestamp."""
+        return self.without_time
 
     def add(
         self, section: Buffer, header: BatchHeader, headers_max: int, from_offset: int, to_offset: int
@@ -537,6 +545,7 @@ class ColumnWriter:
         base_offset: cython.longlong = header.base_offset
         append_time: cython.bint = header.is_log_append_time
         base: cython.longlong = header.max_timestamp if append_time else header.base_timestamp
+        timestamp: cython.longlong = base
         left: cython.longlong = header.record_count
         row: cython.Py_ssize_t = self.keys.rows
         while left > 0:
@@ -547,7 +556,11 @@ class ColumnWriter:
                     raise InvalidRecordError("a batch changed while it was read")
                 self.keys.add(cursor, cursor.key_start, cursor.key_length)
                 self.values.add(cursor, cursor.value_start, cursor.value_length)
-                self.timestamps[row] = base if append_time else _add64(base, cursor.timestamp_delta)
+                if not append_time:
+                    timestamp = _add64(base, cursor.timestamp_delta)
+                self.timestamps[row] = timestamp
+                if timestamp == _NO_TIMESTAMP:
+                    self.without_time += 1
                 self.offsets[row] = base_offset + cursor.offset_delta
                 row += 1
                 if self.with_headers:

@@ -15,8 +15,8 @@ Arrow addresses a column's bytes with 32 bits here: what may have more than 2 Gi
 pyarrow is imported when it is first used: it is optional, and slow to import.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.config import RecordLimits
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     SCHEMA: pyarrow.Schema
 
+NO_SIZES = (0, 0, 0, 0, 0, 0)
+"""Rows, bytes of keys and of values, headers, bytes of their keys and of their values."""
 COLUMNS = ("key", "value", "headers", "timestamp", "offset")
 
 
@@ -65,15 +67,6 @@ def row_schema() -> "pyarrow.Schema":
 # --- decoding ----------------------------------------------------------------------------------
 
 
-class _Sizes(NamedTuple):
-    rows: int = 0
-    key_bytes: int = 0
-    value_bytes: int = 0
-    headers: int = 0
-    header_key_bytes: int = 0
-    header_value_bytes: int = 0
-
-
 def decode_to_arrow(
     batches: Sequence[Buffer] | Buffer,
     *,
@@ -90,35 +83,54 @@ def decode_to_arrow(
     of aborted transactions, say) are not opened.
     """
     buffers = (batches,) if isinstance(batches, bytes | bytearray | memoryview) else batches
+    checked = (
+        each
+        for each in _walk(buffers, limits, check_crc)
+        if skip is None or each[2].is_control or not skip(each[2])
+    )
+    return decode_checked(
+        checked,
+        limits=limits,
+        from_offset=from_offset,
+        to_offset=to_offset,
+        include_headers=include_headers,
+    )
+
+
+def decode_checked(
+    batches: Iterable[tuple[Buffer, int, BatchHeader]],
+    *,
+    limits: RecordLimits = DEFAULT_LIMITS,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    include_headers: bool = True,
+) -> "pyarrow.RecordBatch":
+    """The same for batches that `check_batch` has let pass, each with its buffer and its place in it."""
     first = 0 if from_offset is None else from_offset
     end = INT64_MAX if to_offset is None else to_offset
     headers_max = limits.headers_per_record_max
-    sections: list[tuple[BatchHeader, Buffer]] = []
-    sizes = _Sizes()
-    for buffer, position, header in _walk(buffers, limits, check_crc):
-        is_outside = header.last_offset < first or header.base_offset >= end
-        if header.is_control or is_outside or (skip is not None and skip(header)):
+    sections: list[tuple[Buffer, BatchHeader]] = []
+    measured: list[tuple[int, int, int, int, int, int]] = []
+    for buffer, position, header in batches:
+        if header.is_control or header.last_offset < first or header.base_offset >= end:
             continue
         section = decompress_records(buffer, position, header, limits)
+        sections.append((section, header))
         if include_headers:
-            measured = _Sizes(*measure_columns(section, header, headers_max, first, end, include_headers))
+            measured.append(measure_columns(section, header, headers_max, first, end, include_headers))
         else:
-            measured = _at_most(section, header)
-        sections.append((header, section))
-        sizes = _Sizes(*map(sum, zip(sizes, measured, strict=True)))
-    if max(sizes) > INT32_MAX:
-        raise RecordTooLargeError("the batches hold more than 2 GiB for one column: decode fewer at a time")
-    columns = _Columns(sizes, include_headers)
-    for header, section in sections:
+            measured.append(_at_most(section, header))
+    columns = _Columns(list(map(sum, zip(NO_SIZES, *measured, strict=True))), include_headers)
+    for section, header in sections:
         columns.writer.add(section, header, headers_max, first, end)
     return columns.finish()
 
 
-def _at_most(section: Buffer, header: BatchHeader) -> _Sizes:
+def _at_most(section: Buffer, header: BatchHeader) -> tuple[int, int, int, int, int, int]:
     """Returns what a batch's rows can have without headers.  A count that the bytes cannot back is refused
     later."""
     rows = min(header.record_count, len(section) // RECORD_BYTES_MIN)
-    return _Sizes(rows, len(section), len(section))
+    return rows, len(section), len(section), 0, 0, 0
 
 
 def _walk(
@@ -155,15 +167,20 @@ class _Binary:
 class _Columns:
     """All buffers of the rows to come, and the writer that fills them."""
 
-    def __init__(self, sizes: _Sizes, include_headers: bool) -> None:
+    def __init__(self, sizes: Sequence[int], include_headers: bool) -> None:
+        if max(sizes) > INT32_MAX:
+            raise RecordTooLargeError(
+                "the batches hold more than 2 GiB for one column: decode fewer at a time"
+            )
+        rows, key_bytes, value_bytes, headers, header_key_bytes, header_value_bytes = sizes
         self._include_headers = include_headers
-        self._keys = _Binary(sizes.rows, sizes.key_bytes)
-        self._values = _Binary(sizes.rows, sizes.value_bytes)
-        self._header_keys = _Binary(sizes.headers, sizes.header_key_bytes)
-        self._header_values = _Binary(sizes.headers, sizes.header_value_bytes)
-        self._header_lists = _buffer(4 * (sizes.rows + 1) if include_headers else 0)
-        self._timestamps = _buffer(8 * sizes.rows)
-        self._offsets = _buffer(8 * sizes.rows)
+        self._keys = _Binary(rows, key_bytes)
+        self._values = _Binary(rows, value_bytes)
+        self._header_keys = _Binary(headers, header_key_bytes)
+        self._header_values = _Binary(headers, header_value_bytes)
+        self._header_lists = _buffer(4 * (rows + 1) if include_headers else 0)
+        self._timestamps = _buffer(8 * rows)
+        self._offsets = _buffer(8 * rows)
         self.writer = ColumnWriter(
             self._keys.sink,
             self._values.sink,
@@ -202,13 +219,13 @@ class _Columns:
 
     def _finish_timestamps(self, kind: Any, rows: int) -> Any:
         import pyarrow as pa
+
+        if not self.writer.without_time_count():
+            return pa.Array.from_buffers(kind, rows, [None, self._timestamps], 0)
         import pyarrow.compute as pc
 
         raw = pa.Array.from_buffers(pa.int64(), rows, [None, self._timestamps], 0)
-        is_absent = pc.equal(raw, NO_TIMESTAMP)
-        if not pc.any(is_absent).as_py():
-            return raw.view(kind)
-        return pc.if_else(is_absent, pa.scalar(None, pa.int64()), raw).view(kind)
+        return pc.if_else(pc.equal(raw, NO_TIMESTAMP), pa.scalar(None, pa.int64()), raw).view(kind)
 
 
 def _buffer(size: int, fill: bytes | None = None) -> Any:
