@@ -137,6 +137,10 @@ class Consumer:
         """Records come as rows of Arrow from now on."""
         self._fetcher.makes_rows = True
 
+    def make(self, kind: type) -> None:
+        """Records come as such named tuples from now on, as `Fetcher.makes` says."""
+        self._fetcher.makes = kind
+
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetches nothing for these until they are resumed."""
         self._fetcher.paused.update(partitions)
@@ -324,7 +328,7 @@ class Consumer:
                 self._note_unsound(each.partition, error)
                 continue
             has_moved = self._tells_empty and fetched.next_offset > each.offset
-            if fetched.records or fetched.rows is not None or has_moved:
+            if has_moved or not fetched.is_empty:
                 self._ready.append(fetched)
 
     def _note_unsound(self, partition: TopicPartition, error: DlogError) -> None:

@@ -24,7 +24,7 @@ the producer are dropped, up to its abort marker.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from distributedlog.client.errors import error_from
 from distributedlog.client.offset_specs import Isolation
@@ -51,6 +51,8 @@ from distributedlog.records.record import DEFAULT_LIMITS, Record, decompress_rec
 if TYPE_CHECKING:
     import pyarrow
 
+Place = tuple[type, str, int]
+"""What records are to be made as, and the topic and partition that they get."""
 NAMED_VERSION_MAX: Final = 12
 """The last version of Fetch that names topics by name."""
 
@@ -118,6 +120,12 @@ class Fetched(NamedTuple):
     log_start_offset: int
     rows: "pyarrow.RecordBatch | None" = None
     """The records as rows, where these are wanted; then `records` is empty."""
+    placed: Sequence[Any] = ()
+    """The records with their topic and partition, where these are wanted; then `records` is empty."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.records and self.rows is None and not self.placed
 
 
 class FetchError(NamedTuple):
@@ -133,6 +141,9 @@ class Fetcher:
         self.positions: dict[TopicPartition, int] = {}
         self.makes_rows = False
         """Whether records come as rows of Arrow, with no object for each."""
+        self.makes: type | None = None
+        """The type of named tuples as which records come with their topic and partition: of these two,
+        offset, timestamp, key, value and headers."""
         self.paused: set[TopicPartition] = set()
         """What comes for these is not taken: it is asked for again when they go on."""
         self.epochs = EpochBook()
@@ -231,25 +242,27 @@ class Fetcher:
     def open(self, arrived: Arrived) -> Fetched:
         """The records of what has come, up to the first unsound batch; raises if that is the first of all."""
         partition, offset, batches, aborted, next_offset = arrived[:5]
-        records: list[Record] = []
+        records: list[Any] = []
         rows = None
         opened_to = offset
+        place = None if self.makes is None else (self.makes, *partition)
         try:
             if self.makes_rows:
                 rows, opened_to = rows_of(batches, offset, aborted)
             else:
-                records, opened_to = records_of(batches, offset, aborted)
+                records, opened_to = records_of(batches, offset, aborted, place)
         finally:
             if opened_to < next_offset and self.positions.get(partition) == next_offset:
                 self.positions[partition] = opened_to
         return Fetched(
             partition,
-            records,
+            records if place is None else [],
             opened_to,
             arrived.high_watermark,
             arrived.last_stable_offset,
             arrived.log_start_offset,
             rows,
+            records if place is not None else (),
         )
 
 
@@ -271,20 +284,21 @@ def batches_at(data: Buffer, offset: int) -> list[tuple[int, BatchHeader]]:
 
 
 def records_of(
-    data: Buffer, offset: int, aborted: Iterable[AbortedTransaction] = ()
-) -> tuple[list[Record], int]:
+    data: Buffer, offset: int, aborted: Iterable[AbortedTransaction] = (), place: Place | None = None
+) -> tuple[list[Any], int]:
     """The records from `offset` on in a run of batches, and the offset behind the last whole batch.
+    `decode_records` says what they are, given a place.
 
     An unsound batch ends the run; it is an error only if it is the first, so that what is before it is read.
     """
     filtering = AbortedFilter(aborted)
-    records: list[Record] = []
+    records: list[Any] = []
     next_offset, is_first = offset, True
     try:
         for at, header in batches_at(data, offset):
             check_batch(data, at, limits=DEFAULT_LIMITS)
             if header.next_offset > offset and filtering.passes(data, at, header):
-                records += _records_from(data, at, header, offset)
+                records += _records_from(data, at, header, offset, place)
             next_offset, is_first = max(next_offset, header.next_offset), False
     except DlogError:
         if is_first:
@@ -314,9 +328,9 @@ def rows_of(
     return (decode_checked(wanted, from_offset=offset) if wanted else None), next_offset
 
 
-def _records_from(data: Buffer, at: int, header: BatchHeader, offset: int) -> list[Record]:
+def _records_from(data: Buffer, at: int, header: BatchHeader, offset: int, place: Place | None) -> list[Any]:
     section = decompress_records(data, at, header)
-    found = decode_records(section, header, DEFAULT_LIMITS.headers_per_record_max)
+    found = decode_records(section, header, DEFAULT_LIMITS.headers_per_record_max, place)
     return found if header.base_offset >= offset else [each for each in found if each.offset >= offset]
 
 

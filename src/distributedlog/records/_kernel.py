@@ -20,18 +20,9 @@ could not back: a record takes at least 7 bytes, a header at least 2.  Both form
 from typing import TYPE_CHECKING, Any
 
 from distributedlog.model.buffers import Buffer
-from distributedlog.model.errors import (
-    InvalidRecordError,
-)
+from distributedlog.model.errors import InvalidRecordError
 from distributedlog.records._kernel_write import varint_bytes
-from distributedlog.records.layout import (
-    NO_TIMESTAMP,
-    RECORD_BYTES_MIN,
-    BatchHeader,
-    Header,
-    Record,
-    RecordSpan,
-)
+from distributedlog.records.layout import RECORD_BYTES_MIN, BatchHeader, Header, Record, RecordSpan
 
 if TYPE_CHECKING:
     from distributedlog.records import _shim as cython
@@ -52,7 +43,7 @@ COMPILED: bool = cython.compiled
 
 # Constants as C numbers: to the compiled form an imported name is a Python object.
 _RECORD_BYTES_MIN = cython.declare(cython.Py_ssize_t, RECORD_BYTES_MIN)
-_NO_TIMESTAMP = cython.declare(cython.longlong, NO_TIMESTAMP)
+_NO_TIMESTAMP = cython.declare(cython.longlong, -1)  # layout.NO_TIMESTAMP
 _RECORD_TYPE = cython.declare(type, Record)
 _NO_HEADERS: tuple[Header, ...] = ()
 
@@ -277,15 +268,36 @@ def _new_record(value: Any, key: Any, headers: Any, timestamp_ms: Any, offset: A
 
 @cython.cfunc
 @cython.inline
+def _new_placed(place: Any, offset: Any, time: Any, key: Any, value: Any, headers: Any) -> Any:
+    kind, topic, partition = place
+    if not cython.compiled:
+        return tuple.__new__(kind, (topic, partition, offset, time, key, value, headers))
+    allocate: ssizeargfunc = cython.cast(ssizeargfunc, PyType_GenericAlloc)  # type: ignore[name-defined]
+    record = allocate(kind, 7)
+    _set_item(record, 0, topic)
+    _set_item(record, 1, partition)
+    _set_item(record, 2, offset)
+    _set_item(record, 3, time)
+    _set_item(record, 4, key)
+    _set_item(record, 5, value)
+    _set_item(record, 6, headers)
+    return record
+
+
+@cython.cfunc
+@cython.inline
 @cython.exceptval(check=False)
 def _set_item(record: Any, index: cython.Py_ssize_t, item: Any) -> cython.void:
     Py_INCREF(item)  # the tuple owns what it is given
     PyTuple_SET_ITEM(record, index, item)
 
 
-def decode_records(section: Buffer, header: BatchHeader, headers_max: int) -> list[Record]:
+def decode_records(
+    section: Buffer, header: BatchHeader, headers_max: int, place: tuple[type, str, int] | None = None
+) -> list[Any]:
+    """Makes `Record`s, or named tuples of a place's type: its topic and partition are in front."""
     cursor: Cursor = Cursor(section, header, headers_max)
-    records: list[Record] = []
+    records: list[Any] = []
     base_offset: cython.longlong = header.base_offset
     append_time: cython.bint = header.is_log_append_time
     base: cython.longlong = header.max_timestamp if append_time else header.base_timestamp
@@ -299,7 +311,11 @@ def decode_records(section: Buffer, header: BatchHeader, headers_max: int) -> li
             timestamp = _add64(base, cursor.timestamp_delta)
         headers = cursor.taken_headers() if cursor.header_count else _NO_HEADERS
         cursor.end_record()
-        records.append(_new_record(value, key, headers, timestamp, base_offset + cursor.offset_delta))
+        offset = base_offset + cursor.offset_delta
+        if place is None:
+            records.append(_new_record(value, key, headers, timestamp, offset))
+        else:
+            records.append(_new_placed(place, offset, timestamp, key, value, headers))
         left -= 1
     cursor.end_section()
     return records
@@ -559,8 +575,7 @@ class ColumnWriter:
                 if not append_time:
                     timestamp = _add64(base, cursor.timestamp_delta)
                 self.timestamps[row] = timestamp
-                if timestamp == _NO_TIMESTAMP:
-                    self.without_time += 1
+                self.without_time += timestamp == _NO_TIMESTAMP
                 self.offsets[row] = base_offset + cursor.offset_delta
                 row += 1
                 if self.with_headers:

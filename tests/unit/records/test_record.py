@@ -1,5 +1,7 @@
 """Encoding and decoding are inverse, and the bytes are Kafka's."""
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,8 @@ from distributedlog.model.errors import (
 )
 from distributedlog.records.batch import HEADER_BYTES, check_batch, read_header
 from distributedlog.records.compression import Codec
-from distributedlog.records.record import Header, Record, decode_batch, encode_batch
+from distributedlog.records.kernel import decode_records
+from distributedlog.records.record import Header, Record, decode_batch, decompress_records, encode_batch
 from tests.unit.records.strategies import (
     LIMITS,
     codecs,
@@ -34,6 +37,29 @@ def test_every_record_comes_back_as_it_went_in(these: list[Record], codec: Codec
     header = check_batch(batch, limits=LIMITS)
     assert (header.base_offset, header.record_count, header.codec) == (base_offset, len(these), codec)
     assert header.size == len(batch)
+
+
+class Placed(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+@thorough
+@given(record_lists, codecs, st.integers(0, 2**40))
+def test_records_may_come_with_their_place(these: list[Record], codec: Codec, base_offset: int) -> None:
+    batch = encode_batch(these, codec=codec, base_offset=base_offset)
+    header = read_header(batch)
+    found = decode_records(decompress_records(batch, 0, header), header, 1000, (Placed, "t", 7))
+    assert found == [
+        Placed("t", 7, each.offset, each.timestamp_ms, each.key, each.value, each.headers)
+        for each in numbered(these, base_offset)
+    ]
+    assert all(type(each) is Placed for each in found)
 
 
 @thorough

@@ -212,5 +212,5 @@ def first_timestamp(data: Buffer, offset: int, aborted: Iterable[AbortedTransact
         if header.next_offset > offset and filtering.passes(data, at, header):
             records = records_of(memoryview(data)[at : at + header.size], offset)[0]
             if records:
-                return records[0].timestamp_ms
+                return int(records[0].timestamp_ms)
     return -1

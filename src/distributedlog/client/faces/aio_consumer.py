@@ -89,6 +89,8 @@ class Consumer:
         self._assigned.on_truncated = self._on_truncated
         self._isolation = fetch_options(settings).isolation
         self._prefetched = Prefetched(settings.get("key_deserializer"), settings.get("value_deserializer"))
+        if not self._prefetched.deserializes:
+            self._assigned.make(ConsumerRecord)
         self._rows: list[Fetched] = []
         """What has come as rows and was not given out."""
         self._as_arrow: bool | None = None

@@ -1,12 +1,12 @@
 """Records as consumers give them out, and those that have come and were not given out yet.  Pure.
 
-`Prefetched` keeps what fetches brought, partition by partition in their order, and turns it into
-`ConsumerRecord`s when they are asked for.  Chunks of paused partitions stay; those of partitions that were
-moved or taken away are dropped.
+`Prefetched` keeps what fetches brought, partition by partition in their order.  With deserializers it
+makes `ConsumerRecord`s of it when they are asked for; else fetches bring such.  Chunks of paused partitions
+stay; those of partitions that were moved or taken away are dropped.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from distributedlog.client.faces.settings import Deserializer
@@ -28,11 +28,12 @@ class ConsumerRecord(NamedTuple):
 
 
 class _Chunk:
-    __slots__ = ("at", "next_offset", "partition", "records")
+    __slots__ = ("at", "is_made", "next_offset", "partition", "records")
 
     def __init__(self, fetched: Fetched) -> None:
         self.partition = fetched.partition
-        self.records: list[Record] = fetched.records
+        self.records: Sequence[Any] = fetched.placed or fetched.records
+        self.is_made = bool(fetched.placed)
         self.at = 0
         self.next_offset = fetched.next_offset
 
@@ -78,7 +79,9 @@ class Prefetched:
                 continue
             end = min(len(chunk.records), chunk.at + most - len(records))
             try:
-                found = self._made(chunk.partition, chunk.records[chunk.at : end])
+                found = chunk.records[chunk.at : end]
+                if not chunk.is_made:
+                    found = self._made(chunk.partition, found)
             except BaseException as error:
                 if records and isinstance(error, InvalidRecordError):
                     kept.append(chunk)
@@ -102,11 +105,13 @@ class Prefetched:
             chunk.at = at
             self._chunks.appendleft(chunk)
 
-    def _made(self, partition: TopicPartition, records: list[Record]) -> list[ConsumerRecord]:
+    @property
+    def deserializes(self) -> bool:
+        return self._key is not None or self._value is not None
+
+    def _made(self, partition: TopicPartition, records: Sequence[Record]) -> list[ConsumerRecord]:
         topic, index = partition
         key, value = self._key, self._value
-        if key is None and value is None:
-            return [ConsumerRecord(topic, index, r[4], r[3], r[1], r[0], r[2]) for r in records]
         found = []
         for r in records:
             try:

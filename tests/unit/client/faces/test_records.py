@@ -2,7 +2,7 @@
 
 import pytest
 
-from distributedlog.client.faces.records import Prefetched
+from distributedlog.client.faces.records import ConsumerRecord, Prefetched
 from distributedlog.client.fetcher import Fetched
 from distributedlog.model.errors import InvalidRecordError
 from distributedlog.model.ids import TopicPartition
@@ -54,3 +54,16 @@ def test_an_interrupt_takes_nothing() -> None:
     taken = waiting.take(500)
     assert [each.value for each in taken.records] == [2, 3]
     assert taken.positions == {A: 2, B: 1}
+
+
+def test_records_that_come_with_their_place_are_given_out_as_they_are_piece_by_piece() -> None:
+    made = tuple(ConsumerRecord("t", 0, at, 0, None, b"v") for at in (3, 4, 8))
+    waiting = Prefetched()
+    waiting.add([Fetched(A, [], 10, 10, 10, 0, placed=made), Fetched(B, [], 5, 10, 10, 0)])
+    first, second = waiting.take(2), waiting.take(2)
+    assert ([*first.records, *second.records], first.positions, second.positions) == (
+        list(made),
+        {A: 5},
+        {A: 10, B: 5},
+    )
+    assert all(one is other for one, other in zip(made, [*first.records, *second.records], strict=True))
