@@ -31,9 +31,11 @@ is tried again may be there.
 An epoch begins at sequence 0 in each partition, once nothing of the last epoch is under way there (KIP-360).
 
 **Cut batches** come in whole and closed (`add_cut`): rows that were encoded without an object for each.  They
-have their place in the same queue and the same life; only one that is too large for a broker can be sent as
-several smaller ones instead (`split`).  Those share its place and its sequences, so that what was sent behind
-it keeps its own: a transaction has no other epoch for new ones.
+have their place in the same queue and the same life.
+
+**Too large for a broker.**  A batch of several records is sent as several smaller ones instead (`split`,
+KIP-126).  Those share its place and its sequences, so that what was sent behind it keeps its own: a
+transaction has no other epoch for new ones.
 
 **Invariants.**  Batches of a partition are taken in the order of their records.  `buffered_bytes` is the sum
 over what is not gone.  A record is in exactly one batch.  No record's size is past `batch_bytes_max`, unless
@@ -103,6 +105,10 @@ class Batch:
     order: int | None = None
     """Its place among those that were taken; None before that."""
     token: object = None
+    first_index: int = 0
+    """The place of its first record in the batch that was split, if it is a part of one."""
+    whole_count: int | None = None
+    """How many records that batch had; None: it is no part."""
 
     @property
     def record_count(self) -> int:
@@ -132,6 +138,32 @@ class Batch:
             base_sequence=self.base_sequence,
             is_transactional=self.is_transactional,
         )
+
+    def halves(self, due_ms: int) -> "list[Batch]":
+        """The same records in smaller batches, with the place, the token and the sequences of the whole."""
+        if self.cut is not None:
+            parts = [
+                Batch(self.partition, self.created_ms, cut=each, size_bytes=each.size_bytes)
+                for each in self.cut.halves()
+            ]
+        else:
+            middle = len(self.records) // 2
+            parts = [
+                Batch(self.partition, self.created_ms, records=each, size_bytes=_batch_bytes(each))
+                for each in (self.records[:middle], self.records[middle:])
+            ]
+        first_index, sequence = self.first_index, self.base_sequence
+        for part in parts:
+            part.due_ms, part.is_closed = due_ms, True
+            part.token, part.order = self.token, self.order
+            part.identity, part.is_transactional = self.identity, self.is_transactional
+            part.first_index = first_index
+            part.whole_count = self.record_count if self.whole_count is None else self.whole_count
+            first_index += part.record_count
+            if self.is_numbered:
+                part.base_sequence = sequence
+                sequence = increment_sequence(sequence, part.record_count)
+        return parts
 
 
 class _Queue:
@@ -243,7 +275,7 @@ class Accumulator:
     def add_batch(self, partition: TopicPartition, records: list[Record], now_ms: int) -> Batch:
         """A batch of these records alone, behind all that came before; it waits for no others.  Each record
         has its time."""
-        size = HEADER_BYTES + sum(map(estimated_bytes, records))
+        size = _batch_bytes(records)
         if size > self._request_bytes_max:
             raise RecordTooLargeError(
                 f"a batch of {size} bytes does not fit into a request of {self._request_bytes_max}"
@@ -389,22 +421,13 @@ class Accumulator:
         return batch.identity == self.identity
 
     def split(self, batch: Batch, now_ms: int) -> bool:
-        """Puts smaller batches, with the same token, in place of a cut batch that was refused for its size.
-        They share its sequences.  Returns False if it cannot be made smaller."""
-        if batch.cut is None or batch.record_count < 2 or batch.is_doubtful:
+        """Puts smaller batches in place of one that was refused for its size.  Returns False if it cannot be
+        made smaller."""
+        if batch.record_count < 2 or batch.is_doubtful:
             return False
-        queue, sequence = self._finish(batch), batch.base_sequence
-        parts: list[Batch] = []
-        for cut in batch.cut.halves():
-            part = Batch(batch.partition, batch.created_ms, cut=cut, size_bytes=cut.size_bytes)
-            part.due_ms, part.token, part.order = now_ms, batch.token, batch.order
-            part.identity, part.is_transactional = batch.identity, batch.is_transactional
-            if batch.is_numbered:
-                part.base_sequence = sequence
-                sequence = increment_sequence(sequence, part.record_count)
-            parts.append(part)
+        queue = self._finish(batch)
+        for part in reversed(batch.halves(now_ms)):
             self.buffered_bytes += part.size_bytes
-        for part in reversed(parts):
             queue.put_back(part)
         return True
 
@@ -434,6 +457,10 @@ class Accumulator:
             queue.batches.clear()
         self.buffered_bytes -= sum(batch.size_bytes for batch in dropped)
         return dropped
+
+
+def _batch_bytes(records: list[Record]) -> int:
+    return HEADER_BYTES + sum(map(estimated_bytes, records))
 
 
 def estimated_bytes(record: Record) -> int:

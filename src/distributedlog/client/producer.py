@@ -12,7 +12,7 @@ are kept through retries, the accumulator decides.
 |                                          | sequences of another epoch; in a transaction, failed           |
 | other, or there is no time for a retry   | failed; if it may have been written after all, the following   |
 |                                          | ones have another epoch                                        |
-| too large, of several rows (`send_cut`)  | the same rows in smaller batches                               |
+| too large, of several records            | the same records in smaller batches                            |
 
 A producer with a transactional id sends only within transactions (`transactions/state`).  What fails in one,
 or waits when it is aborted, is not tried again.
@@ -43,8 +43,8 @@ from distributedlog.client.partitioner import make_partitioner
 from distributedlog.client.produce_requests import by_partition, topics_of
 from distributedlog.client.producer_options import ACKS_ALL as ACKS_ALL
 from distributedlog.client.producer_options import ProducerOptions as ProducerOptions
+from distributedlog.client.reports import BatchEnd, Delivery, ProducerMetrics
 from distributedlog.client.reports import BatchReport as BatchReport
-from distributedlog.client.reports import Delivery, ProducerMetrics
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     ConnectionLostError,
@@ -172,7 +172,7 @@ class Producer:
         await self.wait_for_room()
         self.check_sending()
         batch = self._accumulator.add_batch(partition, records, self._cluster.clock.monotonic_ms())
-        batch.token = asyncio.get_running_loop().create_future()
+        batch.token = BatchEnd()
         await self._wake_sender()
         return _ended(batch)
 
@@ -373,7 +373,7 @@ class Producer:
         return _ended(batch), first
 
     def _begun(self, batch: Batch) -> None:
-        batch.token = asyncio.get_running_loop().create_future()
+        batch.token = BatchEnd()
         self._start_sender()
         self._changed.set()
 
@@ -538,10 +538,10 @@ class Producer:
         due_ms = now_ms if has_moved else now_ms + self._cluster.pause_ms(batch.attempts, error)
         if is_stale_view(error) and not has_moved:
             self._cluster.mark_stale()
-        if isinstance(error, RecordTooLargeError) and self._accumulator.split(batch, now_ms):
+        is_wanted = self.transactions is None or self.transactions.state.is_sending
+        if is_wanted and isinstance(error, RecordTooLargeError) and self._accumulator.split(batch, now_ms):
             self._changed.set()
             return
-        is_wanted = self.transactions is None or self.transactions.state.is_sending
         if not is_wanted or due_ms >= batch.created_ms + self.options.delivery_timeout_ms:
             batch.is_doubtful |= is_retriable(error)  # also who leads no more may have appended it
             self._end(batch, error)
@@ -585,9 +585,7 @@ class Producer:
         took_ms = self._cluster.clock.monotonic_ms() - batch.created_ms
         self.metrics.count(report, len(batch.encoded or b""), took_ms)
         if batch.cut is None:
-            ended = _ended(batch)
-            if not ended.done():
-                ended.set_result(report)
+            cast(BatchEnd, batch.token).take(report, batch.first_index, batch.whole_count)
         elif batch.token is not None:
             cast("Callable[[BatchReport], object]", batch.token)(report)
         self._freed.set()
@@ -596,4 +594,4 @@ class Producer:
 
 
 def _ended(batch: Batch) -> "asyncio.Future[BatchReport]":
-    return cast("asyncio.Future[BatchReport]", batch.token)
+    return cast(BatchEnd, batch.token).reported

@@ -1,8 +1,10 @@
 """How batches and records ended, and what producers and consumers count."""
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from distributedlog.model.errors import DlogError
@@ -18,6 +20,50 @@ class BatchReport(NamedTuple):
     """-1 where it is not known: with acks 0, or if a retry found it written already."""
     append_time_ms: int = -1
     error: DlogError | None = None
+    """The first one, where it was sent in parts."""
+    parts: "tuple[tuple[int, BatchReport], ...]" = ()
+    """How the parts ended in which it was sent where it was too large; each by its first record's place."""
+
+    def of_record(self, index: int) -> "tuple[BatchReport, int]":
+        """The report that is about this record, and its place in the batch that was written."""
+        if not self.parts:
+            return self, index
+        first_index, part = self.parts[bisect_right(self.parts, index, key=itemgetter(0)) - 1]
+        return part, index - first_index
+
+    def offset_of(self, index: int) -> int:
+        """Raises what the record failed with."""
+        report, at = self.of_record(index)
+        if report.error is not None:
+            raise report.error
+        return -1 if report.base_offset < 0 else report.base_offset + at
+
+
+class BatchEnd:
+    """How a batch will have ended, also if it is sent in parts: `reported` once all of them have."""
+
+    __slots__ = ("_parts", "reported")
+
+    def __init__(self) -> None:
+        self.reported: asyncio.Future[BatchReport] = asyncio.get_running_loop().create_future()
+        self._parts: list[tuple[int, BatchReport]] = []
+
+    def take(self, report: BatchReport, first_index: int = 0, whole_count: int | None = None) -> None:
+        """Takes the report of the whole, or of the part of so many records that begins there."""
+        if self.reported.done():
+            return
+        if whole_count is None:
+            self.reported.set_result(report)
+            return
+        self._parts.append((first_index, report))
+        if sum(each.record_count for _, each in self._parts) == whole_count:
+            self.reported.set_result(_joined(sorted(self._parts, key=itemgetter(0)), whole_count))
+
+
+def _joined(parts: list[tuple[int, BatchReport]], whole_count: int) -> BatchReport:
+    _, first = parts[0]
+    error = next((each.error for _, each in parts if each.error is not None), None)
+    return first._replace(record_count=whole_count, error=error, parts=tuple(parts))
 
 
 @dataclass(slots=True)
@@ -101,7 +147,4 @@ class Delivery:
     async def wait(self) -> Delivered:
         """Returns where the record is.  Raises what its batch failed with."""
         report = await asyncio.shield(self._ended)
-        if report.error is not None:
-            raise report.error
-        offset = -1 if report.base_offset < 0 else report.base_offset + self._index
-        return Delivered(report.partition, offset)
+        return Delivered(report.partition, report.offset_of(self._index))

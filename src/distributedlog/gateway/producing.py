@@ -120,17 +120,24 @@ class _ProduceCall:
             report = await asyncio.shield(delivery)
         except DlogError as refused:
             report = BatchReport(partition, len(records), NOWHERE, error=refused)
-        error = report.error
-        if isinstance(error, RecordTooLargeError) and len(indexes) > 1:
+        if isinstance(report.error, RecordTooLargeError) and not report.parts and len(indexes) > 1:
+            # Larger than any request: the producer did not take it.
             self._sent.difference_update(indexes)
             middle = len(indexes) // 2
             await self._send(partition, indexes[:middle])
             await self._send(partition, indexes[middle:])
-        elif error is not None:
+            return
+        for first, part in report.parts or ((0, report),):
+            last = first + part.record_count
+            self._end(indexes[first:last], [each.timestamp_ms for each in records[first:last]], part)
+
+    def _end(self, indexes: list[int], timestamps_ms: list[int], report: BatchReport) -> None:
+        error = report.error
+        if error is not None:
             is_unknown = isinstance(error, UNKNOWN_OUTCOME) or code_of(error) in DOUBTFUL
             self._fail(indexes, failure_of(error), outcome_unknown=is_unknown)
         else:
-            self._succeed(indexes, [record.timestamp_ms for record in records], report)
+            self._succeed(indexes, timestamps_ms, report)
 
     def _succeed(self, indexes: list[int], timestamps_ms: list[int], report: BatchReport) -> None:
         for delta, (at, timestamp_ms) in enumerate(zip(indexes, timestamps_ms, strict=True)):

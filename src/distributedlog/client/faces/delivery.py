@@ -144,17 +144,16 @@ class Owner:
 
 
 def metadata_of(report: BatchReport, index: int) -> RecordMetadata:
-    if report.error is not None:
-        raise report.error
-    offset = -1 if report.base_offset < 0 else report.base_offset + index
-    return RecordMetadata(*report.partition, offset, report.append_time_ms)
+    offset = report.offset_of(index)
+    return RecordMetadata(*report.partition, offset, report.of_record(index)[0].append_time_ms)
 
 
 def call_when_ended(ended: "asyncio.Future[BatchReport]", index: int, on_delivery: OnDelivery) -> None:
     def call(future: "asyncio.Future[BatchReport]") -> None:
         report = future.result()
-        if report.error is not None:
-            on_delivery(report.error, None)
+        error = report.of_record(index)[0].error
+        if error is not None:
+            on_delivery(error, None)
         else:
             on_delivery(None, metadata_of(report, index))
 

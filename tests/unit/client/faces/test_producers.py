@@ -17,6 +17,7 @@ from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.admin.log_dirs import ProducerView
 from distributedlog.client.consumer import Consumer as Assigned
 from distributedlog.client.faces.blocking_producer import TURN_RECORDS_MAX
+from distributedlog.client.faces.delivery import OnDelivery
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.offset_specs import BEGINNING
 from distributedlog.model.errors import (
@@ -144,6 +145,38 @@ def test_what_a_broker_refuses_is_told_by_the_delivery(bootstrap: str) -> None:
             producer.send(name, bytes(5000))
         with pytest.raises(InvalidRecordError, match="value_serializer"):
             producer.send(name, 5)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_records_that_are_too_large_together_arrive_in_order_and_only_one_that_is_so_alone_fails(
+    bootstrap: str, idempotent: bool
+) -> None:
+    name = f"t{next(_numbers)}"
+    with Admin(bootstrap) as admin:
+        admin.create_topic(NewTopic(name, 3, configs={"max.message.bytes": "1000"}))
+    values = [b"%03d" % number + bytes(90) for number in range(100)]
+    values[37] = bytes(2000)
+    told: list[tuple[int, bool]] = []
+
+    def tell(number: int) -> OnDelivery:
+        return lambda error, place: told.append((number, error is None and place is not None))
+
+    with Producer(bootstrap, linger_ms=5_000, enable_idempotence=idempotent) as producer:
+        sent = [
+            producer.send(name, each, partition=0, on_delivery=tell(number))
+            for number, each in enumerate(values)
+        ]
+        producer.flush()
+        errors = [each.exception(60) for each in sent]
+        offsets = [None if error else each.result().offset for each, error in zip(sent, errors, strict=True)]
+        metrics = producer.metrics()
+    assert [number for number, error in enumerate(errors) if error] == [37]
+    assert isinstance(errors[37], RecordTooLargeError)
+    assert offsets == [*range(37), None, *range(37, 99)]
+    assert told == [(number, number != 37) for number in range(100)]
+    assert (metrics["records_delivered"], metrics["records_failed"], metrics["buffered_bytes"]) == (99, 1, 0)
+    found = read(bootstrap, name, 99)[0]
+    assert [each.value for each in found] == values[:37] + values[38:]
 
 
 def test_a_child_process_has_its_own_thread_connections_and_producer_id(bootstrap: str, topic: str) -> None:

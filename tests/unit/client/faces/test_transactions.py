@@ -82,6 +82,18 @@ def values(bootstrap: str, topic: str, isolation: str = "read_committed") -> lis
     return sorted(found)
 
 
+def test_records_that_are_too_large_together_are_in_the_transaction_all_the_same(
+    bootstrap: str, topic: str, flow: str
+) -> None:
+    sent = [f"{number:04}" + "x" * 500 for number in range(100)]
+    with Producer(bootstrap, transactional_id=topic, batch_size=100_000, linger_ms=5_000) as producer:
+        with producer.transaction():
+            for each in sent:
+                producer.send(topic, each, partition=0)
+        assert producer.metrics()["batches_delivered"] > 5
+    assert values(bootstrap, topic) == sent
+
+
 def test_what_a_block_sends_is_committed_with_it_or_not_at_all(bootstrap: str, topic: str, flow: str) -> None:
     def send_and_fail(producer: Producer) -> None:
         with producer.transaction():
