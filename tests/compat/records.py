@@ -1,6 +1,6 @@
 """The records that every client writes and reads in these tests."""
 
-from distributedlog.model.config import RecordLimits
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.record import Header, Record
 
 LIMITS = RecordLimits()

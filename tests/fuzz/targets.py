@@ -20,8 +20,9 @@ from random import Random
 from typing import Final, NamedTuple
 
 from distributedlog.broker.net.request_queue import ELEMENTS_MAX
-from distributedlog.model.config import MIB, LogConfig, RecordLimits
+from distributedlog.model.config import MIB, LogConfig
 from distributedlog.model.errors import DlogError, MalformedMessageError, UnsupportedVersionError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.protocol.codec import decode, decode_all, encode_bytes
 from distributedlog.protocol.framing import decode_request_header, encode_request
 from distributedlog.protocol.messages.heartbeat import HeartbeatRequest

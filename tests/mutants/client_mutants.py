@@ -43,7 +43,7 @@ MUTANTS = [
     Mutant(
         "a batch that is too large comes again in halves with other sequences",
         "client/accumulator.py",
-        "            if batch.is_numbered:\n                part.base_sequence",
+        "            if self.is_numbered:\n                part.base_sequence",
         "            if False:\n                part.base_sequence",
         f"{C}/test_splitting.py",
     ),
@@ -53,6 +53,20 @@ MUTANTS = [
         "                sequence = increment_sequence(sequence, part.record_count)\n",
         "",
         f"{C}/test_splitting.py",
+    ),
+    Mutant(
+        "a record joins a half",
+        "client/accumulator.py",
+        "            part.due_ms, part.is_closed = due_ms, True\n",
+        "            part.due_ms, part.is_closed = due_ms, False\n",
+        f"{C}/test_splitting.py -k joins",
+    ),
+    Mutant(
+        "the halves of a half count from its own first record",
+        "client/accumulator.py",
+        "        first_index, sequence = self.first_index, self.base_sequence\n",
+        "        first_index, sequence = 0, self.base_sequence\n",
+        f"{C}/test_splitting.py -k what_became",
     ),
     Mutant(
         "a transaction in which something failed is committed",

@@ -19,10 +19,11 @@ most `IN_FLIGHT_MAX` requests are open at once.  Payloads of responses are views
 """
 
 import asyncio
+import contextlib
 import os
+import socket
 from collections import deque
 from collections.abc import Mapping
-from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -206,11 +207,11 @@ async def connect(
 def _race_delay_s(host: str) -> float | None:
     """A name may stand for several addresses, of which the first to answer is taken; an address is one.
     (Whoever gives up such a race leaves sockets open in some versions of Python.)"""
-    try:
-        ip_address(host)
-    except ValueError:
-        return 0.25
-    return None
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, host.partition("%")[0])
+            return None
+    return 0.25
 
 
 def _abandoned(wire: "_Wire | None", reason: BaseException) -> BaseException:

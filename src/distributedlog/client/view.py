@@ -7,9 +7,9 @@ leader epoch stays, since a broker that lags may answer after one that does not.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from distributedlog.client.addresses import Address
 from distributedlog.client.errors import as_error_code, check_response
@@ -40,8 +40,7 @@ class NodeHint(Protocol):
     rack: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerView:
+class BrokerView(NamedTuple):
     node_id: int
     address: Address
     rack: str | None = None
@@ -66,8 +65,7 @@ class PartitionView:
         return len(self.isr) < len(self.replicas)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicView:
+class TopicView(NamedTuple):
     name: str
     partitions: tuple[PartitionView, ...] = ()
     """The partitions in the order of their indexes."""
@@ -90,18 +88,17 @@ class TopicView:
         return next((each for each in self.partitions if each.index == index), None)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterView(NamedTuple):
     cluster_id: str | None = None
     controller_id: int = NO_NODE
-    brokers: Mapping[int, BrokerView] = field(default_factory=lambda: MappingProxyType({}))
-    topics: Mapping[str, TopicView] = field(default_factory=lambda: MappingProxyType({}))
+    brokers: Mapping[int, BrokerView] = MappingProxyType({})
+    topics: Mapping[str, TopicView] = MappingProxyType({})
 
     def merged(self, newer: "ClusterView", *, is_complete: bool) -> "ClusterView":
         topics = {} if is_complete else dict(self.topics)
         for name, topic in newer.topics.items():
             topics[name] = _newest(self.topics.get(name), topic)
-        return replace(newer, topics=MappingProxyType(topics))
+        return newer._replace(topics=MappingProxyType(topics))
 
     def partition(self, partition: TopicPartition) -> PartitionView | None:
         topic = self.topics.get(partition.topic)
@@ -128,8 +125,8 @@ class ClusterView:
             brokers[named.node_id] = BrokerView(named.node_id, Address(named.host, named.port), named.rack)
         newer = replace(known, leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
         partitions = tuple(newer if each is known else each for each in topic.partitions)
-        topics = {**self.topics, topic.name: replace(topic, partitions=partitions)}
-        return replace(self, brokers=MappingProxyType(brokers), topics=MappingProxyType(topics))
+        topics = {**self.topics, topic.name: topic._replace(partitions=partitions)}
+        return self._replace(brokers=MappingProxyType(brokers), topics=MappingProxyType(topics))
 
     def name_of(self, topic_id: Uuid) -> str | None:
         return next((each.name for each in self.topics.values() if each.topic_id == topic_id), None)
@@ -143,7 +140,7 @@ def _newest(known: TopicView | None, newer: TopicView) -> TopicView:
         before = known.partition(partition.index)
         is_older = before is not None and 0 <= partition.leader_epoch < before.leader_epoch
         partitions.append(before if before is not None and is_older else partition)
-    return replace(newer, partitions=tuple(partitions))
+    return newer._replace(partitions=tuple(partitions))
 
 
 def view_of(response: MetadataResponse) -> ClusterView:

@@ -23,8 +23,9 @@ from typing import Final
 from distributedlog.client.fetcher import AbortedFilter
 from distributedlog.gateway.budget import ByteBudget
 from distributedlog.model.buffers import Buffer
-from distributedlog.model.config import MIB, RecordLimits
+from distributedlog.model.config import MIB
 from distributedlog.model.errors import DlogError, InvalidRecordError, RecordTooLargeError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.protocol.messages.fetch import AbortedTransaction
 from distributedlog.records.batch import BatchHeader, check_batch, whole_batches
 from distributedlog.records.compression import Codec

@@ -7,7 +7,7 @@ declaration serves Python callers (`LogConfig(segment_bytes=1 << 20)`), property
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 from distributedlog.model.errors import ConfigError
 from distributedlog.model.setting_text import read_boolean, read_list, read_number, read_whole_number
@@ -32,15 +32,6 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 def _setting(default: Any, name: str, doc: str, **bounds: Any) -> Any:
     return field(default=default, metadata={"name": name, "doc": doc, **bounds})
-
-
-class RecordLimits(NamedTuple):
-    """How much one batch may ask of the process that opens it.  Checked before anything is allocated."""
-
-    batch_bytes_max: int = 1 * GIB
-    decompressed_bytes_max: int = 256 * MIB
-    records_max: int = 10_000_000
-    headers_per_record_max: int = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

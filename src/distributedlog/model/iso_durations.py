@@ -6,15 +6,14 @@ P3D    PT1H30M    P1DT0.5S    PT-1H61M
 import re
 from typing import Final
 
-from distributedlog.model.config import DAY_MS, HOUR_MS, INT64_MAX, MINUTE_MS, SECOND_MS
-
+INT64_MAX: Final = 2**63 - 1
 _DURATION: Final = re.compile(
     r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?[0-9]{1,19})D)?"
     r"(?:T(?=[-+0-9])(?:(?P<hours>[-+]?[0-9]{1,19})H)?(?:(?P<minutes>[-+]?[0-9]{1,19})M)?"
     r"(?:(?P<seconds>[-+]?[0-9]{1,19})(?:[.,](?P<fraction>[0-9]{0,9}))?S)?)?",
     re.ASCII | re.IGNORECASE,
 )
-_UNITS_MS: Final = {"days": DAY_MS, "hours": HOUR_MS, "minutes": MINUTE_MS, "seconds": SECOND_MS}
+_UNITS_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 
 
 def duration_nanoseconds(text: str) -> int | None:

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from distributedlog.model.buffers import Buffer
-from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import RecordTooLargeError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.batch import check_batch
 from distributedlog.records.kernel import BinarySink, ColumnWriter, measure_columns
 from distributedlog.records.layout import (

@@ -15,8 +15,8 @@ import struct
 from collections.abc import Iterator
 
 from distributedlog.model.buffers import Buffer, MutableBuffer
-from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import CorruptBatchError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.checksum import crc32c
 from distributedlog.records.kernel import check_whole_batch, place_batch, read_batch_header, scan_batches
 from distributedlog.records.layout import (

@@ -14,8 +14,8 @@ field and the records' deltas are counted anew from there, so that their timesta
 from collections.abc import Sequence
 
 from distributedlog.model.buffers import Buffer
-from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import CorruptBatchError, InvalidRecordError, RecordTooLargeError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.batch import check_batch
 from distributedlog.records.checksum import crc32c
 from distributedlog.records.compression import Codec, compress, decompress

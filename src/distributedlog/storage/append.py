@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from distributedlog.model.buffers import Buffer, MutableBuffer
-from distributedlog.model.config import INT64_MAX, KIB, MIB, LogConfig, RecordLimits
+from distributedlog.model.config import INT64_MAX, KIB, MIB, LogConfig
 from distributedlog.model.errors import (
     BatchListTooLargeError,
     CorruptBatchError,
@@ -29,6 +29,7 @@ from distributedlog.model.errors import (
     RecordTooLargeError,
     RejectedRecordsError,
 )
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.batch import (
     LOG_OVERHEAD,
     BatchHeader,

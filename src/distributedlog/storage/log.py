@@ -16,8 +16,9 @@ A crash may lose or tear what was not synced; `recovery.open_log` is the only wa
 import contextlib
 
 from distributedlog.model.buffers import Buffer, MutableBuffer
-from distributedlog.model.config import INT32_MAX, LogConfig, RecordLimits
+from distributedlog.model.config import INT32_MAX, LogConfig
 from distributedlog.model.errors import CorruptLogError, DiskFullError, OffsetOutOfRangeError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.ports.randomness import Randomness
 from distributedlog.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, read_header
 from distributedlog.records.control import read_end_marker

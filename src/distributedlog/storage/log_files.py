@@ -13,8 +13,9 @@ A crash may lose or tear what was not synced; a renamed file is removed when the
 
 from collections.abc import Callable
 
-from distributedlog.model.config import LogConfig, RecordLimits
+from distributedlog.model.config import LogConfig
 from distributedlog.model.errors import LogClosedError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
 from distributedlog.storage.epochs import EpochHistory
 from distributedlog.storage.files import Files, ManagedFile

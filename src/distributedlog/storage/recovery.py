@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
 
-from distributedlog.model.config import LogConfig, RecordLimits
+from distributedlog.model.config import LogConfig
 from distributedlog.model.errors import CorruptLogError, DiskFullError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.ports.randomness import Randomness
 from distributedlog.records.layout import LEADER_EPOCH_AT
 from distributedlog.storage.checkpoints import LEADER_EPOCH_FILE, decode_epochs, encode_epochs

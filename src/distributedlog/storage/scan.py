@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from distributedlog.model.buffers import Buffer
-from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import CorruptBatchError, UnsupportedCompressionError, UnsupportedFormatError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, read_header, scan
 
 WINDOW_BYTES = 1024 * 1024

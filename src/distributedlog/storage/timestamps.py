@@ -20,8 +20,9 @@ nothing.
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from distributedlog.model.config import MIB, RecordLimits
+from distributedlog.model.config import MIB
 from distributedlog.model.errors import CorruptLogError, RecordTooLargeError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.record import decompress_records, find_record_by_time
 from distributedlog.storage.append import limit_opened
 from distributedlog.storage.files import FileRegion

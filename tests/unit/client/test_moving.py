@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -194,4 +193,4 @@ def test_only_news_of_a_leader_whose_place_is_known_move_the_view() -> None:
     assert view.moved(HERE, hint(5), []) is None
     assert view.moved(TopicPartition("t", 1), hint(5), [named]) is None
     assert view.moved(TopicPartition("u", 0), hint(5), [named]) is None
-    assert replace(view, topics={}).leader_of(HERE) is None
+    assert view._replace(topics={}).leader_of(HERE) is None

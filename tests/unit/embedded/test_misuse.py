@@ -10,7 +10,6 @@ import pytest
 
 import distributedlog
 from distributedlog import Header, Log, LogConfig, Record, Store
-from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import (
     DiskFullError,
     DlogError,
@@ -21,6 +20,7 @@ from distributedlog.model.errors import (
     RecordTooLargeError,
     StorageError,
 )
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records import record as record_codec
 from tests.simulation.clock import ManualClock
 from tests.simulation.disk import SimDisk

@@ -5,7 +5,7 @@ import os
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from distributedlog.model.config import RecordLimits
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import Header, Record
 

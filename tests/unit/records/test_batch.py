@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import (
     CorruptBatchError,
     UnsupportedCompressionError,
     UnsupportedFormatError,
 )
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records import batch as batch_module
 from distributedlog.records.batch import (
     HEADER_BYTES,

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import (
     CorruptBatchError,
     DlogError,
@@ -15,6 +14,7 @@ from distributedlog.model.errors import (
     InvalidTimestampError,
     RecordTooLargeError,
 )
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.batch import HEADER_BYTES, BatchHeader, check_batch, place_batch, stamp
 from distributedlog.records.checksum import crc32c
 from distributedlog.records.layout import ATTRIBUTES_AT, CRC_AT, INT64_MAX, MAX_TIMESTAMP_AT

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import (
     CorruptBatchError,
     InvalidRecordError,
     RecordTooLargeError,
     UnsupportedCompressionError,
 )
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.batch import HEADER_BYTES, check_batch, read_header
 from distributedlog.records.compression import Codec
 from distributedlog.records.kernel import decode_records

@@ -5,8 +5,9 @@ from random import Random
 
 import pytest
 
-from distributedlog.model.config import KIB, MIB, LogConfig, RecordLimits
+from distributedlog.model.config import KIB, MIB, LogConfig
 from distributedlog.model.errors import InvalidRecordError, RecordTooLargeError, RejectedRecordsError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.batch import read_header
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import (

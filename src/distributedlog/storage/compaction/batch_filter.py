@@ -30,8 +30,8 @@ batches would hold back the last stable offset for good, whatever a crash left u
 from enum import Enum
 
 from distributedlog.model.buffers import Buffer
-from distributedlog.model.config import RecordLimits
 from distributedlog.model.errors import CorruptLogError, DlogError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

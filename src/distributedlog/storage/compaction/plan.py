@@ -15,7 +15,7 @@ too young.  A plan is made if the dirty part is a larger part of the cleanable l
 
 from dataclasses import dataclass, field
 
-from distributedlog.model.config import RecordLimits
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.layout import HEADER_BYTES, MAX_TIMESTAMP_AT
 from distributedlog.storage.log import PartitionLog
 from distributedlog.storage.retention import read_segment_time_ms

@@ -19,6 +19,16 @@ def test_a_producer_and_a_consumer_load_no_administration() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+def test_a_producer_and_a_consumer_load_nothing_that_only_a_log_or_an_address_book_needs() -> None:
+    """A millisecond or more each."""
+    parts = {"distributedlog.model.config", "distributedlog.model.setting_text", "ipaddress"}
+    program = (
+        "import sys; from distributedlog import Consumer, Producer;"
+        f"sys.exit(bool(sys.modules.keys() & {parts!r}))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
 def test_a_producer_and_a_consumer_load_no_groups_and_no_transactions_before_they_have_some() -> None:
     parts = {"distributedlog.client.groups.membership", "distributedlog.client.transactions.manager"}
     program = (

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributedlog.model.config import MIB, LogConfig, RecordLimits
+from distributedlog.model.config import MIB, LogConfig
 from distributedlog.model.errors import CorruptBatchError, RecordTooLargeError
+from distributedlog.model.limits import RecordLimits
 from distributedlog.records.batch import read_header
 from distributedlog.records.compression import Codec
 from distributedlog.records.layout import Header
