@@ -320,8 +320,8 @@ class Consumer:
                 self._note_failure(partition, error)
 
     def _open_arrived(self) -> None:
-        arrived, self._arrived = self._arrived, []
-        for each in arrived:
+        while self._arrived:  # whatever is raised, the others are opened by the next poll
+            each = self._arrived.pop(0)
             try:
                 fetched = self._fetcher.open(each)
             except DlogError as error:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from distributedlog.client import fetcher
 from distributedlog.client.consumer import Consumer
 from distributedlog.client.fetcher import Arrived, Fetched, FetchOptions
 from distributedlog.client.metadata import Cluster
@@ -223,14 +224,13 @@ def test_the_next_fetch_is_under_way_when_what_came_is_opened(monkeypatch: pytes
 
     async def story() -> None:
         async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
-            fetcher = consumer._fetcher
-            open_it = fetcher.open
+            open_it = consumer._fetcher.open
 
             def open_late(arrived: Arrived) -> Fetched:
                 assert asked.wait(WAIT_SECONDS / 2), "nothing was asked for when the response was opened"
                 return open_it(arrived)
 
-            monkeypatch.setattr(fetcher, "open", open_late)
+            monkeypatch.setattr(consumer._fetcher, "open", open_late)
             await consumer.assign({HERE: BEGINNING})
             (fetched,) = await consumer.poll(5000)
             assert [each.offset for each in fetched.records] == [0, 1, 2]
@@ -288,4 +288,30 @@ def test_a_poll_that_is_cancelled_before_it_opens_what_came_loses_nothing(
             assert [each.offset for each in fetched.records] == [0, 1, 2, 3, 4]
 
     with (broker := filled().broker()).running():
+        run(story())
+
+
+def test_an_interrupt_while_a_partition_is_opened_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = filled(2)
+    ledger.append(THERE, encode_batch([Record(b"there", timestamp_ms=1)]))
+
+    def interrupted(*_arguments: object) -> None:
+        monkeypatch.undo()
+        raise MemoryError
+
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            await consumer.assign({HERE: BEGINNING, THERE: BEGINNING})
+            monkeypatch.setattr(fetcher, "records_of", interrupted)
+            with pytest.raises(MemoryError):
+                await consumer.poll(5000)
+            seen: dict[TopicPartition, list[int]] = {}
+            while len(seen) < 2:
+                for each in await consumer.poll(5000):
+                    seen.setdefault(each.partition, []).extend(record.offset for record in each.records)
+            assert seen == {HERE: [0, 1], THERE: [0]}
+
+    with (broker := ledger.broker()).running():
         run(story())
