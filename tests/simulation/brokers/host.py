@@ -177,6 +177,7 @@ class BrokerHost(ControlHost):
 
     def replace_disk(self) -> None:
         """What stood on the broker's own disk is gone."""
+        self.cluster.observer.progress.note_disk_replaced(self.broker_id)
         self.data_disk = SimDisk(self.chance.getrandbits(64), wall_ms=self.clock.wall_ms)
 
     def stick(self) -> None:

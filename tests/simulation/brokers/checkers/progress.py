@@ -6,7 +6,8 @@ may have reached a follower before its leader was replaced by another that knows
 for `log_starts` to say.
 
 A partition whose last leader told that its log is damaged or missing, when nobody else was in sync or
-eligible, waits for an operator who asks for an unclean election (decision 23): nobody here does.
+eligible, waits for an operator who asks for an unclean election (decision 23): nobody here does.  So does one
+whose last replica in sync got another disk: the broker comes back as one that never held it.
 """
 
 from typing import TYPE_CHECKING
@@ -33,6 +34,13 @@ class Progress(BrokersChecker):
         """A broker tells what it found of a log."""
         if fault.fault in (Fault.DAMAGED, Fault.MISSING):
             self._lost.add(PartitionKey(fault.topic_id, fault.partition_id))
+
+    def note_disk_replaced(self, broker_id: int) -> None:
+        """Nothing that this broker held is left."""
+        for topic in self.cluster.steps[-1].after.topics.values() if self.cluster.steps else ():
+            for number, partition in topic.partitions.items():
+                if broker_id in partition.replicas:
+                    self._lost.add(PartitionKey(topic.topic_id, number))
 
     def _waits_for_operator(self, key: PartitionKey, partition: Partition) -> bool:
         left = (*partition.isr, *partition.elr, *partition.last_known_elr)
