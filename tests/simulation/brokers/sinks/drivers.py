@@ -30,6 +30,8 @@ PAUSE_MS: Final = 250
 """The pause between two batches, on average."""
 HEALED_PAUSE_MS: Final = 800
 """The same when all has healed: what is to be seen then is that everybody gets on."""
+HEALED_STOP_SECONDS: Final = 2.0
+"""How long a driver is stopped then at most: all of them end before everything is read."""
 END_PATIENCE_US: Final = 6_000_000
 ATTEMPTS_MAX: Final = 3
 SPECULATION_SHARE: Final = 0.3
@@ -66,13 +68,21 @@ class SinkDriver(SinkAsking):
         try:
             while not self._clients.is_over:
                 await self._play(Batch(self.query_id, self.checkpoint.next_batch))
-                is_healed = self._clients.cluster.faults.is_healing
-                await self._clients.pause(HEALED_PAUSE_MS if is_healed else PAUSE_MS)
+                await self._pause()
         except DiedError:
             self._say("dies")
             self.wire.close()
             if not self._has_successor and not self._clients.is_over:
                 self._clients.succeed_driver(self)
+
+    async def _pause(self) -> None:
+        """Waits between two batches, but not at the end, when everybody waits for this driver."""
+        if not self._clients.is_over:
+            await self._clients.pause(HEALED_PAUSE_MS if self._is_healed else PAUSE_MS)
+
+    @property
+    def _is_healed(self) -> bool:
+        return self._clients.cluster.faults.is_healing
 
     async def _play(self, batch: Batch) -> None:
         _, told, _ = await self.ask_until_known(self.make(SinkOperation.TOKEN))
@@ -172,6 +182,9 @@ class SinkDriver(SinkAsking):
             if not self._has_successor:
                 self._has_successor = True
                 self._clients.succeed_driver(self)
-            await asyncio.sleep(self.wire.chance.uniform(0.5, 6.0))
+            stopped_seconds = self.wire.chance.uniform(0.5, 6.0)
+            await asyncio.sleep(
+                min(stopped_seconds, HEALED_STOP_SECONDS) if self._is_healed else stopped_seconds
+            )
         elif drawn < PAUSE_SHARE + DEATH_SHARE:
             raise DiedError
