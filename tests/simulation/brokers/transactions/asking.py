@@ -78,6 +78,8 @@ class Asking:
 
     async def _late(self, ask: Callable[[TransactionsWire], Awaitable[object]], delay_s: float) -> None:
         await asyncio.sleep(delay_s)
+        if self._clients.is_over_for_good:  # what it may open would be aborted after the end, by its timeout
+            return
         wire = self._clients.late
         await wire.refresh()
         wire.forget_coordinators()
