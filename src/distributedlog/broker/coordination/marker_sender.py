@@ -134,8 +134,8 @@ class MarkerSender:
         self._scheduler = scheduler
         self._timeout_ms = timeout_ms
         self._leaders: dict[int, _Leader] = {}
-        self._jobs: set[MarkerJob] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._jobs: dict[MarkerJob, None] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_flush_posted = False
         self._is_closed = False
 
@@ -147,14 +147,14 @@ class MarkerSender:
     def send(self, markers: SendMarkers, done: Callable[[], None]) -> MarkerJob:
         """Begins to send; `done` is called once, in a later turn of the loop, unless the job is cancelled."""
         job = MarkerJob(markers, done)
-        self._jobs.add(job)
+        self._jobs[job] = None
         self._route(job, job.left, is_retry=False)
         return job
 
     def cancel(self, jobs: Iterable[MarkerJob]) -> None:
         for job in jobs:
             job.is_cancelled = True
-            self._jobs.discard(job)
+            self._jobs.pop(job, None)
 
     def brokers_changed(self) -> None:
         """Gives up on fenced brokers: others lead in their place, or will."""
@@ -217,7 +217,7 @@ class MarkerSender:
     def _finish(self, job: MarkerJob) -> None:
         if job.left or job not in self._jobs:
             return
-        self._jobs.discard(job)
+        self._jobs.pop(job, None)
         self._scheduler.post(lambda: None if job.is_cancelled else job.done())
 
     # --- sending -------------------------------------------------------------------------------
@@ -236,8 +236,8 @@ class MarkerSender:
             while leader.in_flight < IN_FLIGHT_MAX and (parts := _take(leader.queue)):
                 leader.in_flight += 1
                 task = asyncio.get_running_loop().create_task(self._send(leader_id, leader, parts))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks[task] = None
+                task.add_done_callback(self._tasks.pop)
 
     async def _send(self, leader_id: int, leader: _Leader, parts: list[_Part]) -> None:
         request = WriteTxnMarkersRequest(markers=[_make_marker(part) for part in parts])

@@ -129,9 +129,9 @@ class TransactionCoordinator:
             scheduler=scheduler,
             load_again_ms=LOAD_AGAIN_MS,
         )
-        self._jobs: set[MarkerJob] = set()
+        self._jobs: dict[MarkerJob, None] = {}
         self._sink_ends = SinkEnds()
-        self._fetching: set[asyncio.Task[None]] = set()
+        self._fetching: dict[asyncio.Task[None], None] = {}
 
     @property
     def is_active(self) -> bool:
@@ -197,8 +197,8 @@ class TransactionCoordinator:
                 self.submit(request._replace(new_producer_id=new_id), deadline_ms, done)
 
         task = asyncio.get_running_loop().create_task(fetch())
-        self._fetching.add(task)
-        task.add_done_callback(self._fetching.discard)
+        self._fetching[task] = None
+        task.add_done_callback(self._fetching.pop)
 
     def _await_end(self, request: SinkEnd, deadline_ms: int, done: Done[Reply]) -> None:
         """Answers the end of a sink's batch when it is complete, as it may be by now."""
@@ -223,11 +223,11 @@ class TransactionCoordinator:
 
     def _send_markers(self, markers: SendMarkers, epoch: int) -> None:
         def written() -> None:
-            self._jobs.discard(job)
+            self._jobs.pop(job, None)
             self._note_written(markers, epoch)
 
         job = self._sender.send(markers, written)
-        self._jobs.add(job)
+        self._jobs[job] = None
 
     def _note_written(self, markers: SendMarkers, epoch: int) -> None:
         """Has the coordinator note that all markers are written; one of a later epoch sends them itself."""
@@ -251,7 +251,7 @@ class TransactionCoordinator:
         return self.is_active and self.machine.waits_for(markers)
 
     def _cancel_markers(self) -> None:
-        jobs, self._jobs = self._jobs, set()
+        jobs, self._jobs = self._jobs, {}
         self._sender.cancel(jobs)
 
     def _unloaded(self, has_lost: bool) -> None:

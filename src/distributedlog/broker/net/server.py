@@ -50,7 +50,8 @@ class KafkaServer:
         self._loop = loop
         self._acceptor = acceptor or SocketAcceptor(settings.listeners, loop, services.clock)
         self._metrics = metrics or NoMetrics()
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
+        """All that are open, in the order they came, in which they are also drained and closed."""
         self._next_connection_id = 0
         self._all_closed: asyncio.Future[None] | None = None
         limits = limits or ServerLimits.of(settings)
@@ -111,18 +112,17 @@ class KafkaServer:
             return
         admission.enter(host)
         self._next_connection_id += 1
-        self._connections.add(
-            Connection(
-                self._processor,
-                channel,
-                peer_host=host,
-                listener=listener,
-                connection_id=self._next_connection_id,
-            )
+        connection = Connection(
+            self._processor,
+            channel,
+            peer_host=host,
+            listener=listener,
+            connection_id=self._next_connection_id,
         )
+        self._connections[connection] = None
 
     def _on_closed(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._processor.admission.leave(connection.peer_host)
         if not self._connections and self._all_closed is not None and not self._all_closed.done():
             self._all_closed.set_result(None)

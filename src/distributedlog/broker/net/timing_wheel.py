@@ -31,7 +31,7 @@ class TimingWheel(Generic[T]):
         self._loop = loop
         self._clock = clock
         self._tick_ms = tick_ms
-        self._buckets: dict[int, set[T]] = {}
+        self._buckets: dict[int, dict[T, None]] = {}
         self._done_tick = self._tick_of(clock.monotonic_ms()) - 1
         """Every tick up to this one has been served."""
         self._timer: asyncio.TimerHandle | None = None
@@ -44,7 +44,7 @@ class TimingWheel(Generic[T]):
         if not self._buckets:
             self._done_tick = max(self._done_tick, self._tick_of(self._clock.monotonic_ms()) - 1)
         item.due_ms = max(due_ms, (self._done_tick + 1) * self._tick_ms)
-        self._buckets.setdefault(self._tick_of(item.due_ms), set()).add(item)
+        self._buckets.setdefault(self._tick_of(item.due_ms), {})[item] = None
         if self._timer is None:
             self._timer = self._loop.call_later(self._tick_ms / 1000, self._on_tick)
 
@@ -58,7 +58,7 @@ class TimingWheel(Generic[T]):
         tick = self._tick_of(item.due_ms)
         bucket = self._buckets.get(tick)
         if bucket is not None:
-            bucket.discard(item)
+            bucket.pop(item, None)
             if not bucket:
                 del self._buckets[tick]
 
@@ -92,7 +92,7 @@ class TimingWheel(Generic[T]):
                 # Looking at one may remove another: take them one by one.
                 bucket = self._buckets.get(tick)
                 while bucket:
-                    self._look(bucket.pop(), now_ms)
+                    self._look(bucket.popitem()[0], now_ms)
                 self._buckets.pop(tick, None)
         except BaseException:
             left = [tick for tick in passed if self._buckets.get(tick)]

@@ -98,7 +98,7 @@ class ReplicaFetcher:
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._failures = 0
-        self._searching: set[asyncio.Task[None]] = set()
+        self._searching: dict[asyncio.Task[None], None] = {}
         self._corrupt: set[ReplicaKey] = set()
         """The partitions of which the leader sent what is corrupt: it is told with the next fetch."""
         self._caught_up: set[ReplicaKey] = set()
@@ -459,8 +459,8 @@ class ReplicaFetcher:
 
     def _search_range(self, key: ReplicaKey, partition: Partition) -> None:
         task = asyncio.ensure_future(self._follow_range(key, partition, partition.leader_epoch))
-        self._searching.add(task)
-        task.add_done_callback(self._searching.discard)
+        self._searching[task] = None
+        task.add_done_callback(self._searching.pop)
 
     async def _follow_range(self, key: ReplicaKey, partition: Partition, leader_epoch: int) -> None:
         """Goes where the leader's log is."""

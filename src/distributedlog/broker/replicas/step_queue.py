@@ -77,7 +77,7 @@ class StepQueue:
         self._executor = executor
         self._running_max = running_max
         self._waiting: OrderedDict[str, deque[StepWork[Any]]] = OrderedDict()
-        self._running: set[StepWork[Any]] = set()
+        self._running: dict[StepWork[Any], None] = {}
 
     def submit(self, address: str, steps: Steps[T], done: Done[T]) -> StepWork[T] | None:
         """Calls `done` with what the steps come to; at once, and there is no work, if there are none."""
@@ -117,11 +117,11 @@ class StepQueue:
             if line:
                 self._waiting[address] = line
             if not work.is_ended:
-                self._running.add(work)
+                self._running[work] = None
                 self._executor.run_blocking(work.begin_step(), partial(self._go_on, work))
 
     def _go_on(self, work: StepWork[Any], outcome: Outcome[None]) -> None:
-        self._running.discard(work)
+        self._running.pop(work, None)
         try:
             work.end_step(outcome)
         finally:  # what one comes to must not hold up the others
