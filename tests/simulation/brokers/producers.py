@@ -49,12 +49,17 @@ class Producer:
             place = self._client.chance.choice(self._clients.places)
             if self._acks == ACKS_ALL and self._identity is None:
                 await self._take_identity()
-            else:
+            elif not self._is_hopeless(place):
                 await self._produce(place)
                 if self._acks != ACKS_ALL and self._client.chance.random() < BURST_SHARE:
                     for _ in range(BURST):
                         await self._produce(place)
             await self._clients.pause(250)
+
+    def _is_hopeless(self, place: Place) -> bool:
+        """Nobody leads it by right.  When all has healed nobody waits for it, but writes to others."""
+        cluster = self._clients.cluster
+        return cluster.faults.is_healing and place in cluster.observer.progress.waiting_for_operator
 
     async def _take_identity(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000)
@@ -98,7 +103,8 @@ class Producer:
             if code in STRANGE and self._identity is not None and self._asked_who_leads(place):
                 clients.cluster.history.strange_sequence(self._client.name, place, str(code), values)
             await self._client.refresh()
-            if clients.cluster.now_us - began_us > TOO_OLD_US or clients.is_over:
+            is_too_old = clients.cluster.now_us - began_us > TOO_OLD_US
+            if is_too_old or clients.is_over or self._is_hopeless(place):
                 break
             await clients.pause(100)
         is_written = self._acks == ACKS_ALL and told is not None and told.error_code in WRITTEN
