@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from distributedlog.broker.net.admission import ServerLimits
+from distributedlog.broker.net.connection import Connection
 from distributedlog.broker.net.dispatch import Handlers
 from distributedlog.broker.net.server import KafkaServer
 from distributedlog.model.errors import ConfigError
@@ -205,6 +206,28 @@ def test_stopping_waits_no_longer_than_it_is_told() -> None:
             assert await client.is_cut()
 
     run(story())
+
+
+def test_connections_are_drained_in_the_order_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that is told to the network may depend on where in memory something is."""
+    drained: list[int] = []
+    drain = Connection.drain
+
+    def note(self: Connection) -> None:
+        drained.append(self.connection_id)
+        drain(self)
+
+    monkeypatch.setattr(Connection, "drain", note)
+
+    async def story() -> None:
+        async with Stage() as stage:
+            for _ in range(12):
+                await (await stage.connect()).ask()
+            await stage.server.stop(60_000)
+
+    run(story())
+    assert len(drained) == 12
+    assert drained == sorted(drained)
 
 
 def test_stopping_a_server_without_connections_is_immediate() -> None:
