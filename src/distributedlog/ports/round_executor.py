@@ -33,8 +33,6 @@ from distributedlog.ports.executor import Executor, Outcome
 ROUND_THREADS: Final = 4
 SHARE_MAX: Final = 16
 """The urgent pieces that a thread takes at a time, at most: they are told of together."""
-
-
 STARTED_MIN: Final = 8
 """The pieces of a share, at least, for which starting them first costs less than it saves."""
 

@@ -231,9 +231,11 @@ class FetchPlanner:
         return None if self._is_put_off(now_ms) else self._incremental_request()
 
     def _is_put_off(self, now_ms: int) -> bool:
-        """Returns whether a request can wait for what is being stored."""
+        """Returns whether a request can wait for what is being stored, and notes how long."""
+        if self._in_flight:
+            return False
         states = set(map(self.state, self._changed))
-        if self._in_flight or FetchState.WAITING not in states or FetchState.READY in states:
+        if FetchState.WAITING not in states or FetchState.READY in states:
             return False
         if self._put_off_until_ms is None:
             self._put_off_until_ms = now_ms + STORING_MS
