@@ -3,7 +3,7 @@
 A killed process leaves what it wrote in the kernel's memory: bytes and names.  From the opening on they
 count as stored, so they are synced; one after the other that takes most of a start with thousands of logs.
 None of them has to come before another, only all of them before the logs are used: so they are done side by
-side, some hundred at a time, and their writing begins when they are added.
+side, some hundred at a time.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +46,6 @@ class OpeningSyncs:
         """What the file holds now is to be durable."""
         handle = managed.pin()
         self._pinned.append(managed)
-        self._files.start_writeback((handle,))
         self._gather(partial(self._files.sync_all, (handle,)))
 
     def add_directory(self, directory: str) -> None:
