@@ -77,6 +77,8 @@ class Consumer:
         """The fetches in flight, by leader."""
         self._asked: dict[int, set[TopicPartition]] = {}
         self._failing: dict[TopicPartition, _FailingPartition] = {}
+        self._looked_ms = 0
+        """When it was last looked at whose pauses are over."""
         self._failure: DlogError | None = None
         self._arrived: list[Arrived] = []
         """What has come and was not opened."""
@@ -201,8 +203,8 @@ class Consumer:
         if self._failure is not None:
             return
         now_ms = self._cluster.clock.monotonic_ms()
-        pauses_ms = [each.again_ms - now_ms for each in self._failing.values()]
-        wait_ms = min([wait_ms, *(each for each in pauses_ms if each > 0)])
+        pausing = [each.again_ms for each in self._failing.values() if each.again_ms > self._looked_ms]
+        wait_ms = min([wait_ms, *(max(0, again_ms - now_ms) for again_ms in pausing)])
         self._nudge = asyncio.get_running_loop().create_future()
         tasks = (*self._fetches.values(), *self._validations.values())
         waited: list[asyncio.Future[Any]] = [*tasks, self._nudge]
@@ -214,7 +216,7 @@ class Consumer:
             await self._collect_validation(leader)
 
     async def _start_fetches(self) -> None:
-        now_ms = self._cluster.clock.monotonic_ms()
+        self._looked_ms = now_ms = self._cluster.clock.monotonic_ms()
         busy = set().union(*(self._asked[leader] for leader in self._fetches), *self._unsure.values())
         led: dict[int, list[TopicPartition]] = {}
         unsure: dict[int, dict[TopicPartition, Unsure]] = {}

@@ -14,6 +14,7 @@ from distributedlog.client.offset_specs import BEGINNING, END, AtOffset, OffsetS
 from distributedlog.client.view import PartitionView
 from distributedlog.model.errors import BrokerError, CorruptBatchError, OffsetOutOfRangeError
 from distributedlog.model.ids import TopicPartition
+from distributedlog.ports.clock import SystemClock
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.fetch import FetchRequest, FetchResponse
 from distributedlog.records.record import Record, encode_batch
@@ -21,6 +22,13 @@ from tests.unit.client.ledger import Ledger
 from tests.unit.client.stage import QUICK, WAIT_SECONDS, HangUp, ScriptedBroker, run
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class LeapingClock(SystemClock):
+    leaps_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() + self.leaps_ms
 
 
 def filled(count: int = 5, start: int = 0) -> Ledger:
@@ -130,6 +138,26 @@ def failing(ledger: Ledger, codes: list[int]) -> ScriptedBroker:
 def test_trouble_that_passes_costs_nothing_but_time(code: int) -> None:
     with (broker := failing(filled(), [code] * 3)).running():
         assert run(read(broker, BEGINNING, 5)) == [0, 1, 2, 3, 4]
+
+
+def test_a_pause_that_ends_before_it_is_waited_for_is_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = LeapingClock()
+
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK, clock=clock) as cluster, Consumer(cluster) as consumer:
+            wait = consumer._wait
+
+            async def leap_and_wait(wait_ms: int) -> None:
+                clock.leaps_ms += 10
+                await wait(wait_ms)
+
+            monkeypatch.setattr(consumer, "_wait", leap_and_wait)
+            await consumer.assign({HERE: BEGINNING})
+            (fetched,) = await consumer.poll(5000)
+            assert len(fetched.records) == 5
+
+    with (broker := failing(filled(), [6])).running():
+        run(story())
 
 
 def test_trouble_that_does_not_pass_is_raised_when_the_time_is_over() -> None:
