@@ -41,7 +41,6 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     chosen = arguments()
     console = Console(highlight=False)
-    signal.signal(signal.SIGTERM, _interrupt)
     if not chosen.small:
         console.print("[bold]First: a log that keeps what it promised[/bold]\n")
         failures = storage.show()
@@ -64,12 +63,28 @@ def main() -> int:
     return 0
 
 
-def _interrupt(_: int, __: FrameType | None) -> None:
-    raise KeyboardInterrupt
+class Interrupts:
+    """Noted when they come: libraries in C turn the `KeyboardInterrupt` into errors of their own."""
+
+    def __init__(self) -> None:
+        self.have_come = False
+
+    def note(self, _: int, __: FrameType | None) -> None:
+        self.have_come = True
+        raise KeyboardInterrupt
+
+
+def run() -> int:
+    interrupts = Interrupts()
+    try:
+        signal.signal(signal.SIGINT, interrupts.note)
+        signal.signal(signal.SIGTERM, interrupts.note)
+        return main()
+    except BaseException:
+        if interrupts.have_come:
+            return 130
+        raise
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(run())
