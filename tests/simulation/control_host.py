@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from distributedlog.broker.cluster.forwarding import ControllerForwarder
+from distributedlog.broker.cluster.leader_watch import LeaderWatch
 from distributedlog.broker.cluster.lease_grant import LeaseGrant
 from distributedlog.broker.cluster.lifecycle import BrokerLifecycle, LifecycleState
 from distributedlog.broker.cluster.metadata import MetadataReplica
@@ -59,6 +60,7 @@ class ControlHost(RaftProcess):
         self.is_voter = node_id in cluster.setup.bootstrap.voters
         self.replica = MetadataReplica()
         self.controller: ControllerDriver | None = None
+        self.leader_watch: LeaderWatch | None = None
         self._running = False
         self._clean_epoch = UNKNOWN_EPOCH
         self._disk_id = SeededRandomness(self.chance.getrandbits(64)).new_uuid()
@@ -77,6 +79,7 @@ class ControlHost(RaftProcess):
         assert not self._running
         self.life += 1
         self._stuck_since_ms = None
+        self.leader_watch = None
         self.replica = MetadataReplica(recent_bytes_max=self.cluster.recent_bytes_max)
         self.cluster.image_prefix.restarted(self.node_id)
         self.replica.on_publish(lambda image: self.cluster.published(self, image))
@@ -110,15 +113,27 @@ class ControlHost(RaftProcess):
             self.controller = None
             return False
         assert self.driver is not None
-        self.ports = PortWatch(controller, self._try_ports, clock=self.clock, scheduler=self)
+        self.ports = PortWatch(controller, self._try_ports_of, clock=self.clock, scheduler=self)
         controller.attach(self.driver)
+        self.leader_watch = LeaderWatch(
+            self.driver,
+            self._try_control_port_of,
+            heartbeat_ms=self.setup.config.heartbeat_ms,
+            clock=self.clock,
+            scheduler=self,
+        )
         return True
 
-    def _try_ports(self, broker: SilentBroker, tried: Tried) -> None:
+    def _try_ports_of(self, broker: SilentBroker, tried: Tried) -> None:
+        hosts = self.cluster.wire.hosts.values()
+        self._try_ports([host for host in hosts if host.broker_id == broker.broker_id], tried)
+
+    def _try_control_port_of(self, node_id: int, tried: Tried) -> None:
+        self._try_ports([self.cluster.wire.hosts[node_id]], tried)
+
+    def _try_ports(self, processes: list["ControlHost"], tried: Tried) -> None:
         life = self.life
-        self.cluster.wire.try_ports(
-            self, broker.broker_id, lambda refused: self.run(life, lambda: tried(refused))
-        )
+        self.cluster.wire.try_ports(self, processes, lambda refused: self.run(life, lambda: tried(refused)))
 
     def _start_broker(self) -> None:
         randomness = SeededRandomness(self.chance.getrandbits(64))
@@ -279,6 +294,8 @@ class ControlHost(RaftProcess):
     def _progressed(self) -> None:
         if self.controller is not None and self.driver is not None:
             self.controller.progressed()
+            if self.leader_watch is not None:
+                self.leader_watch.take_following(self.driver.is_following)
 
     def _restored_to(self, index: int) -> None:
         self.cluster.state_machine_safety.on_restore(self.node_id, index)

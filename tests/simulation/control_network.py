@@ -13,7 +13,7 @@ and breaks at the first message that the network swallows; its reader notices so
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from distributedlog.control.contract import ControllerReply, MetadataSink
@@ -62,10 +62,11 @@ class Wire:
         cut = self.network.cut
         return (one, other) in cut or (other, one) in cut
 
-    def try_ports(self, caller: "ControlHost", broker_id: int, then: Callable[[bool], None]) -> None:
-        """`then` is told whether the ports of a broker refuse.  Where the network is cut nobody answers, or
-        something in between does and refuses, in runs that have that.  Draws nothing."""
-        processes = [host for host in self.hosts.values() if host.broker_id == broker_id]
+    def try_ports(
+        self, caller: "ControlHost", processes: Sequence["ControlHost"], then: Callable[[bool], None]
+    ) -> None:
+        """`then` is told whether the ports of these, which are the same, refuse.  Where the network is cut
+        nobody answers, or something in between does and refuses, in runs that have that.  Draws nothing."""
         reached = [host for host in processes if not self.is_cut(caller.node_id, host.node_id)]
         refused = not any(host.is_up for host in reached) if reached else self.cut_refuses
         delay_us = 2 * self.network.delay_max_us if refused or reached else CONNECT_US_MAX

@@ -11,12 +11,13 @@ timeout.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from distributedlog.broker.cluster.control_refusals import ControlRefusals
 from distributedlog.broker.cluster.data_loop_lag import LagProbe
 from distributedlog.broker.cluster.forwarding import ControllerForwarder
+from distributedlog.broker.cluster.leader_watch import LeaderWatch
 from distributedlog.broker.cluster.lease_grant import LeaseGrant
 from distributedlog.broker.cluster.lifecycle import NO_EPOCH, BrokerLifecycle, LifecycleState, LifecycleTimes
 from distributedlog.broker.cluster.metadata import MetadataReplica
@@ -144,6 +145,7 @@ class ControlPlane:
         self._registration: OwnRegistration | None = None
         self._stopping_watchers: set[asyncio.Task[None]] = set()
         self._ports: PortWatch | None = None
+        self._leader_watch: LeaderWatch | None = None
         self._tries: set[asyncio.Task[bool]] = set()
         self._not_leading: asyncio.Event | None = None
         self._leader_id: int | None = None
@@ -305,7 +307,14 @@ class ControlPlane:
         self.controller.attach(self.raft)
 
         self._ports = PortWatch(
-            self.controller, self._try_ports, clock=self._clock, scheduler=self._scheduler
+            self.controller, self._try_ports_of, clock=self._clock, scheduler=self._scheduler
+        )
+        self._leader_watch = LeaderWatch(
+            self.raft,
+            self._try_control_port_of,
+            heartbeat_ms=settings.quorum_heartbeat_ms,
+            clock=self._clock,
+            scheduler=self._scheduler,
         )
 
     def _activity(self, is_active: bool) -> None:
@@ -313,10 +322,16 @@ class ControlPlane:
         if self._ports is not None:
             self._ports.take_activity(is_active)
 
-    def _try_ports(self, broker: SilentBroker, tried: Tried) -> None:
+    def _try_ports_of(self, broker: SilentBroker, tried: Tried) -> None:
+        self._try_ports([(each.host, each.port) for each in broker.endpoints], tried)
+
+    def _try_control_port_of(self, node_id: int, tried: Tried) -> None:
+        address = None if self._transport is None else self._transport.peers.get(node_id)
+        self._try_ports([] if address is None else [address], tried)
+
+    def _try_ports(self, addresses: Sequence[Address], tried: Tried) -> None:
         from distributedlog.control.ports import all_refuse  # a node alone has nobody to try
 
-        addresses = [(each.host, each.port) for each in broker.endpoints]
         task = asyncio.get_running_loop().create_task(all_refuse(addresses))
         self._tries.add(task)
         task.add_done_callback(self._tries.discard)
@@ -331,6 +346,8 @@ class ControlPlane:
                 self._elections += 1
             if self._not_leading is not None and role is not Role.LEADER:
                 self._not_leading.set()
+            if self._leader_watch is not None:
+                self._leader_watch.take_following(self.raft.is_following)
             if self._watcher is None:
                 self._leader_is(self.raft.node.core.leader_id)
 
@@ -494,6 +511,8 @@ class ControlPlane:
             self.probe.stop()
         if self._ports is not None:
             self._ports.stop()
+        if self._leader_watch is not None:
+            self._leader_watch.stop()
         for task in list(self._tries):
             task.cancel()
         await self._hand_over_quorum()

@@ -9,6 +9,9 @@ asked for the election, to hand over).
 Two that ask at the same moment each vote for themselves, and nobody wins: they ask again after a random time,
 which is short at first and grows to that of a follower.
 
+Where the leader's machine says that nobody listens there any more (`on_leader_refused`), chance is not needed
+to keep two from asking at once: after the shortest silence that an election takes, the voters ask in turn.
+
 Term and vote are durable before a vote is asked for or given: both are promises.  A node's own vote
 is a promise to itself, so it counts when it is durable and not before.
 """
@@ -17,6 +20,10 @@ from distributedlog.raft.admission import TERM_MAX
 from distributedlog.raft.core import Core
 from distributedlog.raft.messages import TimeoutNow, VoteReply, VoteRequest
 from distributedlog.raft.roles import Role, RoleEvent
+
+TURNS = 8
+"""The parts of an election timeout, one of which each voter has to be elected in when the leader is known to
+be gone."""
 
 
 def on_election_timeout(core: Core) -> None:
@@ -34,6 +41,18 @@ def on_election_timeout(core: Core) -> None:
         return
     for request in _requests(core, core.term + 1, pre_vote=True, transfer=False):
         core.send(request)
+
+
+def on_leader_refused(core: Core, leader_id: int, now_ms: int) -> None:
+    """Nobody listens where the leader did: stands for election when its turn comes, unless it would have done
+    so sooner.  Never before an election timeout of silence: until then the others would refuse it."""
+    if core.role is not Role.FOLLOWER or core.leader_id != leader_id or not core.is_voter:
+        return
+    others = sorted(each for each in core.membership.voters if each != leader_id)
+    turn_ms = core.config.election_timeout_ms // TURNS
+    first_ms = core.leader_heard_ms + core.config.election_timeout_ms + others.index(core.node_id) * turn_ms
+    turn = max(now_ms, first_ms) + core.draw(turn_ms // 2, turn_ms)
+    core.election_deadline_ms = min(core.election_deadline_ms, turn)
 
 
 def on_timeout_now(core: Core, message: TimeoutNow) -> None:

@@ -228,6 +228,10 @@ class RaftNode:
         core.transfer_deadline_ms = now_ms + core.config.election_timeout_ms
         replication.hand_over_if_ready(core)
 
+    def leader_refused(self, leader_id: int, now_ms: int) -> None:
+        """Nobody listens where the leader did, by the word of its machine."""
+        election.on_leader_refused(self._core, leader_id, now_ms)
+
     def change_membership(self, change: Change) -> Entry:
         """Begins a change; it is made once the entry has committed."""
         core = self._core

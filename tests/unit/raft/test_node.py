@@ -24,6 +24,7 @@ from distributedlog.raft import (
     Snapshot,
     codec,
 )
+from distributedlog.raft.core import Draw
 from distributedlog.raft.messages import (
     AppendReply,
     AppendRequest,
@@ -43,10 +44,9 @@ def make(
     membership: Membership = THREE,
     recovered: Recovered | None = None,
     config: RaftConfig | None = None,
+    draw: Draw = lambda low, high: low,
 ) -> RaftNode:
-    return RaftNode(
-        node_id, config or RaftConfig(), lambda low, high: low, membership, recovered or Recovered(), 0
-    )  # fmt: skip
+    return RaftNode(node_id, config or RaftConfig(), draw, membership, recovered or Recovered(), 0)
 
 
 def settle(node: RaftNode) -> list[object]:
@@ -329,6 +329,28 @@ def test_who_is_not_elected_asks_again_soon_then_later_and_after_a_leader_as_a_f
     assert node.next_deadline_ms() == now_ms + 1000
     node.tick(now_ms + 1000)
     assert node.next_deadline_ms() == now_ms + 1250, "a leader was heard: the count begins anew"
+
+
+def test_voters_stand_in_turn_when_the_leader_is_known_to_be_gone() -> None:
+    config, moments = RaftConfig(election_timeout_ms=1000), []
+    for node_id in (1, 3):
+        node = make(node_id=node_id, config=config, draw=lambda low, high: high)
+        node.step(Heartbeat(2, node_id, 1, 0, 0), 500)
+        assert node.next_deadline_ms() == 2500
+        node.leader_refused(2, 1000)
+        moments.append(node.next_deadline_ms())
+    assert moments == [1500 + 125, 1500 + 125 + 125], "never before an election timeout of silence"
+
+
+def test_a_leader_that_refuses_hastens_nothing_for_who_does_not_follow_it() -> None:
+    node = make(config=RaftConfig(election_timeout_ms=1000), draw=lambda low, high: high)
+    node.step(Heartbeat(2, 1, 1, 0, 0), 500)
+    node.leader_refused(3, 1000)
+    assert node.next_deadline_ms() == 2500
+    node.leader_refused(2, 2450)
+    assert node.next_deadline_ms() == 2500, "its own turn would be later"
+    node.step(Heartbeat(2, 1, 1, 0, 0), 2460)
+    assert node.next_deadline_ms() == 4460, "it is there again"
 
 
 def test_two_that_took_each_others_vote_try_again_at_moments_of_their_own() -> None:

@@ -34,6 +34,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from distributedlog.broker.cluster.leader_watch import SilentLeader
 from distributedlog.model.errors import (
     ConsensusError,
     DiskFullError,
@@ -261,6 +262,23 @@ class RaftDriver:
         self._check_running()
         self.node.transfer_leadership(target, self._clock.monotonic_ms())
         self._pump()
+
+    @property
+    def is_following(self) -> bool:
+        core = self.node.core
+        return not self._stopped and core.role is Role.FOLLOWER and core.leader_id is not None
+
+    def find_silent_leader(self, silence_ms: int) -> SilentLeader | None:
+        core = self.node.core
+        if not self.is_following or core.leader_id is None:
+            return None
+        is_silent = self._clock.monotonic_ms() - core.leader_heard_ms >= silence_ms
+        return SilentLeader(core.leader_id, core.leader_heard_ms) if is_silent else None
+
+    def leader_refuses(self, leader: SilentLeader) -> None:
+        if not self._stopped and self.node.core.leader_heard_ms == leader.heard_ms:
+            self.node.leader_refused(leader.leader_id, self._clock.monotonic_ms())
+            self._arm()
 
     def _check_running(self) -> None:
         if self._stopped:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from distributedlog.broker.cluster.leader_watch import SilentLeader
 from distributedlog.broker.cluster.raft_driver import RaftDriver, RaftStorage
 from distributedlog.data_directory.raft_storage import LogRaftStorage
 from distributedlog.model.errors import (
@@ -229,6 +230,33 @@ def test_garbage_is_refused_to_whoever_proposes_it() -> None:
     bench.driver.propose(b"word", lambda outcome: None)
     bench.executor.run_all()
     assert bench.words.words == [b"word"]
+
+
+def test_a_leader_that_refuses_is_stood_against_sooner_unless_it_was_heard_meanwhile() -> None:
+    bench = Bench(1, 2, 3)
+    timeout_ms = CONFIG.election_timeout_ms
+    bench.receive(2, codec.encode(Heartbeat(2, 1, 1, 0, 0)))
+    assert bench.driver.is_following
+    assert bench.driver.find_silent_leader(400) is None
+    bench.clock.advance(400)
+    silent = bench.driver.find_silent_leader(400)
+    assert silent == SilentLeader(2, bench.clock.monotonic_ms() - 400)
+    bench.receive(2, codec.encode(Heartbeat(2, 1, 1, 0, 0)))
+    bench.driver.leader_refuses(silent)
+    deadline_ms = bench.driver.node.next_deadline_ms()
+    heard_ms = bench.clock.monotonic_ms()
+    assert deadline_ms is not None
+    assert deadline_ms > heard_ms + timeout_ms + timeout_ms // 8
+    bench.clock.advance(400)
+    silent = bench.driver.find_silent_leader(400)
+    assert silent is not None
+    bench.driver.leader_refuses(silent)
+    deadline_ms = bench.driver.node.next_deadline_ms()
+    assert deadline_ms is not None
+    assert heard_ms + timeout_ms <= deadline_ms <= heard_ms + timeout_ms + timeout_ms // 8
+    while bench.driver.status.role is Role.FOLLOWER:
+        bench.ring()
+    assert bench.clock.monotonic_ms() == deadline_ms
 
 
 def test_a_vote_is_sent_after_the_sync_and_not_before() -> None:
