@@ -41,6 +41,7 @@ from distributedlog.client.view import (
     LeaderHint,
     NodeHint,
     PartitionView,
+    SeenEpochs,
     TopicView,
     view_of,
 )
@@ -82,6 +83,7 @@ class Cluster:
         self.options = options or ClientOptions()
         self.clock: Clock = clock or SystemClock()
         self.view = ClusterView()
+        self._seen_epochs = SeenEpochs()
         self._bootstrap = tuple(bootstrap)
         self._randomness: Randomness = randomness or SystemRandomness()
         self._connections: dict[Address, Connection] = {}
@@ -212,6 +214,7 @@ class Cluster:
         moved = None if leader is None else self.view.moved(partition, leader, nodes)
         if moved is not None:
             self.view = moved
+            self._seen_epochs.note(moved)
 
     async def refresh(
         self, names: Collection[str] | None = None, *, allow_creation: bool = False
@@ -220,7 +223,8 @@ class Cluster:
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in sorted(names)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=allow_creation)
         newer = await self._ask_metadata(request)
-        self.view = self.view.merged(newer, is_complete=names is None)
+        self.view = self._seen_epochs.checked(self.view.merged(newer, is_complete=names is None))
+        self._seen_epochs.note(self.view)
         self._renewed_ms = self.clock.monotonic_ms()
         self._renewals += 1
         self._is_stale = False

@@ -132,6 +132,46 @@ class ClusterView(NamedTuple):
         return next((each.name for each in self.topics.values() if each.topic_id == topic_id), None)
 
 
+class SeenEpochs:
+    """The latest leader epochs that were seen, also of what a view does not know any more.
+
+    A view is given up now and then (KIP-899), and what comes next may come from a broker that was stopped for
+    a while and takes itself for a leader still.  What has been read from a later leader is not there.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[Uuid, dict[int, int]]] = {}
+        """By topic: its id, and the epochs by partition.  Without an id nobody knows if it is the same."""
+
+    def note(self, view: ClusterView) -> None:
+        for topic in view.topics.values():
+            if topic.topic_id == ZERO_UUID:
+                continue
+            topic_id, epochs = self._of.get(topic.name, (topic.topic_id, {}))
+            if topic_id != topic.topic_id:
+                epochs = {}
+            self._of[topic.name] = topic.topic_id, epochs
+            for each in topic.partitions:
+                epochs[each.index] = max(each.leader_epoch, epochs.get(each.index, -1))
+
+    def checked(self, view: ClusterView) -> ClusterView:
+        """The view, in which partitions have no leader of whose leaders it knows an earlier one."""
+        topics = {name: self._checked(topic) for name, topic in view.topics.items()}
+        return view._replace(topics=MappingProxyType(topics))
+
+    def _checked(self, topic: TopicView) -> TopicView:
+        topic_id, epochs = self._of.get(topic.name, (ZERO_UUID, {}))
+        if topic_id == ZERO_UUID or topic_id != topic.topic_id:
+            return topic
+        partitions = tuple(
+            replace(each, leader_id=NO_NODE, leader_epoch=epochs[each.index])
+            if 0 <= each.leader_epoch < epochs.get(each.index, -1)
+            else each
+            for each in topic.partitions
+        )
+        return topic if partitions == topic.partitions else topic._replace(partitions=partitions)
+
+
 def _newest(known: TopicView | None, newer: TopicView) -> TopicView:
     if known is None or known.topic_id != newer.topic_id:  # another topic under the same name
         return newer

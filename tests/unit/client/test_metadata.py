@@ -19,7 +19,7 @@ from distributedlog.model.errors import (
     InvalidNameError,
     UnknownTopicError,
 )
-from distributedlog.model.ids import TopicPartition
+from distributedlog.model.ids import TopicPartition, Uuid
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from distributedlog.protocol.schema import Message
@@ -313,6 +313,34 @@ def test_a_cluster_that_has_moved_is_found_by_the_bootstrap_list() -> None:
             olds.enter_context(old.running())
             front, stop_old = old.address, olds.close
             run(each())
+
+
+def test_a_broker_that_knows_of_earlier_leaders_alone_is_not_believed_after_a_new_beginning() -> None:
+    broker = ScriptedBroker(topics={"t": 1})
+    epoch = 5
+
+    def metadata(request: MetadataRequest, version: int) -> MetadataResponse:
+        response = broker.metadata(request, version)
+        for topic in response.topics:
+            topic.topic_id = Uuid(bytes([1] * 16))
+            for each in topic.partitions:
+                each.leader_epoch = epoch
+        return response
+
+    async def story() -> None:
+        nonlocal epoch
+        async with Cluster([broker.address], QUICK) as cluster:
+            assert (await cluster.partition(TopicPartition("t", 0))).leader_epoch == 5
+            cluster._leave_all()
+            epoch = 4
+            with pytest.raises(BrokerError, match="LEADER_NOT_AVAILABLE"):
+                await cluster.partition(TopicPartition("t", 0))
+            epoch = 6
+            assert (await cluster.partition(TopicPartition("t", 0))).leader_epoch == 6
+
+    broker.answers[ApiKey.METADATA] = metadata
+    with broker.running():
+        run(story())
 
 
 @pytest.mark.parametrize("how", ["a broker asks for it", "nothing new for too long"])

@@ -2,9 +2,9 @@
 
 import pytest
 
-from distributedlog.client.view import ClusterView, PartitionView, TopicView, view_of
+from distributedlog.client.view import ClusterView, PartitionView, SeenEpochs, TopicView, view_of
 from distributedlog.model.errors import BrokerError
-from distributedlog.model.ids import Uuid
+from distributedlog.model.ids import ZERO_UUID, Uuid
 from distributedlog.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -42,6 +42,35 @@ def test_a_broker_that_lags_does_not_take_the_view_back() -> None:
 def test_another_topic_of_the_same_name_begins_anew() -> None:
     reborn = topic("a", 0, topic_id=OTHER)
     assert view(topic("a", 5)).merged(view(reborn), is_complete=False).topics["a"] == reborn
+
+
+def test_epochs_that_were_seen_outlive_the_view() -> None:
+    seen = SeenEpochs()
+    seen.note(view(topic("a", 5, 1)))
+    seen.note(view())
+    checked = seen.checked(view(topic("a", 4, 2, 0), topic("b", 0))).topics
+    assert checked["b"] == topic("b", 0)
+    late, renewed, new = checked["a"].partitions
+    assert (late.has_leader, late.leader_epoch) == (False, 5)
+    assert [each.has_leader for each in (renewed, new)] == [True, True]
+    assert seen.checked(view(topic("a", 5, 2))).topics["a"] == topic("a", 5, 2)
+
+
+def test_epochs_of_another_topic_of_the_same_name_say_nothing() -> None:
+    seen = SeenEpochs()
+    seen.note(view(topic("a", 5)))
+    reborn = view(topic("a", 0, topic_id=OTHER))
+    assert seen.checked(reborn) == reborn
+    seen.note(reborn)
+    seen.note(view(topic("a", 3, topic_id=OTHER)))
+    assert not seen.checked(view(topic("a", 2, topic_id=OTHER))).topics["a"].is_led
+
+
+def test_epochs_without_a_topic_id_are_not_kept() -> None:
+    seen = SeenEpochs()
+    seen.note(view(topic("a", 5, topic_id=ZERO_UUID)))
+    nameless = view(topic("a", 0, topic_id=ZERO_UUID))
+    assert seen.checked(nameless) == nameless
 
 
 def test_a_response_is_read_with_its_partitions_in_order() -> None:
