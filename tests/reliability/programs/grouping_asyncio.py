@@ -73,8 +73,10 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
             while not stop.is_set():
                 try:
                     await self.step()
-                except asyncio.CancelledError:
-                    self.journal.met("poll", "CancelledError", None)
+                except (asyncio.CancelledError, KafkaError) as error:
+                    if not self.consumer._coordinator._coordination_task.done():
+                        raise
+                    self.journal.met("poll", type(error).__name__, None)
                     await self.begin_again()
                 await asyncio.sleep(stop.doze_seconds)
                 stop.doze_seconds = 0.0
@@ -98,8 +100,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def poll(self) -> Any:
         """aiokafka 0.14 ends its coordination for good if its heartbeat is cancelled while it leaves the
-        group (it was slow to poll).  A poll is told so by a CancelledError, or waits for ever to be assigned
-        something."""
+        group (it was slow to poll), or if the group is loading when it looks its offsets up.  A poll is told
+        so by that error, or waits for ever to be assigned something."""
         coordination = self.consumer._coordinator._coordination_task
         polling = asyncio.ensure_future(self.consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_MAX))
         await asyncio.wait((polling, coordination), return_when=asyncio.FIRST_COMPLETED)
