@@ -269,8 +269,10 @@ class RaftDriver:
         return not self._stopped and core.role is Role.FOLLOWER and core.leader_id is not None
 
     def find_silent_leader(self, silence_ms: int) -> SilentLeader | None:
+        """Returns the leader that a voter follows, if it was not heard for so long.  Who does not vote stands
+        against nobody, and one that was removed would look for its leader for ever."""
         core = self.node.core
-        if not self.is_following or core.leader_id is None:
+        if not self.is_following or core.leader_id is None or not core.is_voter:
             return None
         is_silent = self._clock.monotonic_ms() - core.leader_heard_ms >= silence_ms
         return SilentLeader(core.leader_id, core.leader_heard_ms) if is_silent else None

@@ -259,6 +259,17 @@ def test_a_leader_that_refuses_is_stood_against_sooner_unless_it_was_heard_meanw
     assert bench.clock.monotonic_ms() == deadline_ms
 
 
+def test_who_does_not_vote_looks_for_no_silent_leader() -> None:
+    """It was removed, say: it follows the leader that told it so, and is never told anything again."""
+    bench = Bench(1, 2, 3)
+    left = Entry(1, 1, EntryKind.MEMBERSHIP, codec.encode_membership(Membership.of_voters(2, 3)))
+    bench.receive(2, codec.encode(AppendRequest(2, 1, 1, 0, 0, 1, (left,))))
+    bench.executor.run_all()
+    assert (bench.driver.node.core.leader_id, bench.driver.node.may_vote) == (2, False)
+    bench.clock.advance(1_000_000)
+    assert bench.driver.find_silent_leader(400) is None
+
+
 def test_a_vote_is_sent_after_the_sync_and_not_before() -> None:
     bench = Bench(1, 2, 3)
     bench.receive(2, codec.encode(VoteRequest(2, 1, 1, 0, 0, 0, False, False)))
