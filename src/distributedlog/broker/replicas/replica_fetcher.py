@@ -14,9 +14,11 @@ first of them is.
 | OFFSET_OUT_OF_RANGE                          | the leader is asked for its start and end: what is behind   |
 |                                              | its end is truncated; if its start is behind our end, the   |
 |                                              | log begins anew there                                       |
-| STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_…  | connected, and so proved, anew                              |
 | records with a wrong checksum                | fetched again, with word of it (`healing.CORRUPT_TAG`)      |
-| any other error                              | tried again, later each time; a new image settles most      |
+| any other error of a partition               | tried again, later each time; a new image settles most      |
+| an error of the session                      | all is asked for anew, in a new session                     |
+| any other error of the whole request, as     | connected, and so proved, anew, after a pause               |
+| STALE_BROKER_EPOCH                           |                                                             |
 
 Partitions that are throttled (KIP-73, `quotas/replication_quotas`) are left out of fetches while this broker
 has fetched more than it may, as long as their replica here is not in sync: it is in no ISR that this broker
@@ -33,7 +35,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from distributedlog.broker.peers.authentication import PROVE_ANEW
 from distributedlog.broker.replicas.healing import CORRUPT_TAG
 from distributedlog.client.connection import Connection
 from distributedlog.client.errors import as_error_code
@@ -78,6 +79,12 @@ TURN_TRUNCATIONS: Final = 16
 RECONNECT_MS: Final = 50
 RECONNECT_MS_MAX: Final = 1_000
 COMPLAINT: Final = ((CORRUPT_TAG, b""),)
+_OF_SESSIONS: Final = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+"""The errors of whole requests that a full one does not meet again."""
 
 
 class _PartitionResponse(NamedTuple):
@@ -321,7 +328,7 @@ class ReplicaFetcher:
             return
         response = done.result()
         code = as_error_code(response.error_code)
-        if code in PROVE_ANEW:
+        if code is not ErrorCode.NONE and code not in _OF_SESSIONS:
             self._core.end_request(plan, code, 0)
             self._lose(connection, ConnectionLostError(f"broker {self._leader_id} says {code.name}"))
             return

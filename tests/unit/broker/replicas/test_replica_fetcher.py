@@ -350,8 +350,9 @@ def test_an_error_of_a_later_version_is_tried_again_too() -> None:
         assert follower.last() == (3, 0, -1)
         follower.leader.asked[-1][1].set_result(FetchResponse(error_code=30_000, responses=[]))
         await follower.turn()
-        assert len(follower.leader.asked) == 3
-        assert follower.leader.asked[-1][0].session_id == 0
+        await follower.advance(200)
+        assert len(follower.leaders) == 2
+        assert follower.last() == (3, 0, -1)
 
     play(story)
 
@@ -398,6 +399,21 @@ def test_who_registered_anew_proves_it_on_another_connection() -> None:
         await follower.advance(1_000)
         assert len(follower.leaders) == 2
         assert follower.leaders[0].is_closed
+
+    play(story)
+
+
+def test_what_fails_as_a_whole_is_tried_again_after_a_pause_and_a_lost_session_at_once() -> None:
+    async def story(follower: Follower) -> None:
+        await follower.answer()
+        await follower.answer(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        assert (len(follower.leaders), len(follower.leader.asked)) == (1, 3)
+        await follower.answer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+        asked = sum(len(each.asked) for each in follower.leaders)
+        assert asked == 3, "it would fail again and again"
+        await follower.advance(1_000)
+        assert sum(len(each.asked) for each in follower.leaders) == 4
+        assert follower.last() == (3, 0, -1)
 
     play(story)
 
