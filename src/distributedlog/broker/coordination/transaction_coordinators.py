@@ -131,7 +131,7 @@ class TransactionCoordinator:
         )
         self._jobs: dict[MarkerJob, None] = {}
         self._sink_ends = SinkEnds()
-        self._fetching: dict[asyncio.Task[None], None] = {}
+        self._fetching: dict[asyncio.Task[int], None] = {}
 
     @property
     def is_active(self) -> bool:
@@ -185,20 +185,27 @@ class TransactionCoordinator:
     def _fetch_producer_id(
         self, request: InitRequest | EndRequest | SinkJoin, deadline_ms: int, done: Done[Reply]
     ) -> None:
-        async def fetch() -> None:
-            try:
-                new_id = await self._new_producer_id()
-            except DlogError as error:
-                done(Outcome(error=LoadInProgressError(f"no producer id could be had: {error}")))
-            except asyncio.CancelledError:
-                done(Outcome(error=NotCoordinatorError(f"{self.partition.key} is led elsewhere")))
-                raise
+        async def fetch() -> int:
+            return await self._new_producer_id()
+
+        def fetched(task: asyncio.Task[int]) -> None:
+            """Not in the task itself: one that is cancelled before its first turn does nothing at all."""
+            del self._fetching[task]
+            error: BaseException | None
+            if task.cancelled():
+                error = NotCoordinatorError(f"{self.partition.key} is led elsewhere")
             else:
-                self.submit(request._replace(new_producer_id=new_id), deadline_ms, done)
+                error = task.exception()
+                if isinstance(error, DlogError):
+                    error = LoadInProgressError(f"no producer id could be had: {error}")
+            if error is not None:
+                done(Outcome(error=error))
+            else:
+                self.submit(request._replace(new_producer_id=task.result()), deadline_ms, done)
 
         task = asyncio.get_running_loop().create_task(fetch())
         self._fetching[task] = None
-        task.add_done_callback(self._fetching.pop)
+        task.add_done_callback(fetched)
 
     def _await_end(self, request: SinkEnd, deadline_ms: int, done: Done[Reply]) -> None:
         """Answers the end of a sink's batch when it is complete, as it may be by now."""

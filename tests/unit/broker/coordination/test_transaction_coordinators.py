@@ -30,10 +30,12 @@ from distributedlog.transactions.requests import (
     EndRequest,
     InitRequest,
     ListRequest,
+    Reply,
 )
 from distributedlog.transactions.transaction import TransactionState
 from tests.unit.broker.partition_stage import OTHER
 from tests.unit.broker.transaction_stage import (
+    DEADLINE_MS,
     FIRST_PRODUCER_ID,
     ID,
     TIMEOUT_MS,
@@ -243,3 +245,29 @@ async def test_a_failed_producer_id_is_asked_for_again_by_the_client(stage: Tran
     reply = await stage.ask(InitRequest(ID, TIMEOUT_MS))
     assert isinstance(reply, LoadInProgressError)
     assert reply.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@told
+async def test_who_needs_a_producer_id_is_answered_if_the_coordinator_ends_in_the_same_turn(
+    stage: TransactionStage,
+) -> None:
+    outcomes: list[Outcome[Reply]] = []
+    stage.coordinators.submit(ID, InitRequest(ID, TIMEOUT_MS), DEADLINE_MS, outcomes.append)
+    assert outcomes == [], "a producer id is being fetched"
+    stage.metadata.remove(TRANSACTIONS_NUMBER)
+    stage.stage.apply()
+    await stage.settle()
+    assert [type(each.error) for each in outcomes] == [NotCoordinatorError]
+
+
+@told
+async def test_a_producer_id_that_ends_in_a_defect_is_answered_too(stage: TransactionStage) -> None:
+    async def fail() -> int:
+        raise ValueError("a defect")
+
+    for each in stage.coordinators.all_active():
+        each._new_producer_id = fail
+    outcomes: list[Outcome[Reply]] = []
+    stage.coordinators.submit(ID, InitRequest(ID, TIMEOUT_MS), DEADLINE_MS, outcomes.append)
+    await stage.settle()
+    assert [type(each.error) for each in outcomes] == [ValueError]
