@@ -153,4 +153,18 @@ MUTANTS = [
         "            pass\n",
         "tests/unit/broker/peers/test_transaction_verifier.py",
     ),
+    Mutant(
+        "a coordinator that hangs is waited for although it is fenced",
+        "broker/peers/transaction_verifier.py",
+        "            if broker_id != self._broker_id and not _is_unfenced(image, broker_id):\n",
+        "            if broker_id != self._broker_id and not image.brokers:\n",
+        "tests/unit/broker/peers/test_transaction_verifier.py",
+    ),
+    Mutant(
+        "who asked a coordinator that was fenced is told nothing",
+        "broker/peers/transaction_verifier.py",
+        "        for waiting in (*self._in_flight, *self._waiting, *early):\n",
+        "        for waiting in (*self._waiting, *early):\n",
+        "tests/unit/broker/peers/test_transaction_verifier.py",
+    ),
 ]

@@ -485,8 +485,11 @@ class DataPlane:
                 self._metrics.forget_topic(name)
             if removed and self._groups is not None:
                 self._groups.topics_removed(removed)
-        if old.brokers is not image.brokers and self._transactions is not None:
-            self._transactions.brokers_changed()
+        if old.brokers is not image.brokers:
+            if self._transactions is not None:
+                self._transactions.brokers_changed()
+            if self._verifier is not None:
+                self._verifier.brokers_changed()
         if self._lease is not None:
             self._lease.note_applied(image.offset)
 

@@ -10,6 +10,8 @@ import pytest
 from distributedlog.broker.data_plane import BLOCKING_THREADS, DataPlane, advertised
 from distributedlog.broker.net.descriptors import DescriptorBudget
 from distributedlog.broker.observability.metrics import BrokerMetrics
+from distributedlog.broker.peers.late_verifier import LateVerifier
+from distributedlog.controller.records import RegisterBroker, TopicCreated
 from distributedlog.ports.clock import SystemClock
 from distributedlog.ports.disk import SystemDisk
 from distributedlog.ports.executor import SystemExecutor
@@ -17,6 +19,7 @@ from distributedlog.settings.addresses import Endpoint
 from distributedlog.settings.loading import load_settings
 from tests.simulation.clock import SeededRandomness
 from tests.simulation.net.channel import MemoryAcceptor
+from tests.unit.broker.partition_stage import OTHER, Metadata, topic_id
 from tests.unit.broker.server_stage import SECRET_HOLDER
 
 
@@ -30,23 +33,51 @@ def test_a_port_that_was_chosen_free_is_advertised_as_what_it_became() -> None:
     ]
 
 
+def make_plane(directory: Path, metrics: BrokerMetrics) -> DataPlane:
+    return DataPlane(
+        load_settings(None, {"log.dirs": str(directory / "data")}, {}),
+        asyncio.get_running_loop(),
+        disk=SystemDisk(),
+        clock=SystemClock(),
+        randomness=SeededRandomness(1),
+        metrics=metrics,
+        secrets=SECRET_HOLDER.secrets,
+        failed=lambda error: pytest.fail(str(error)),
+        executor=SystemExecutor(threads=BLOCKING_THREADS),
+        acceptor=MemoryAcceptor(asyncio.get_running_loop()),
+        descriptors=DescriptorBudget(100, 100),
+        draw=os.urandom,
+    )
+
+
+def test_who_asks_coordinators_is_told_of_other_brokers(tmp_path: Path) -> None:
+    class Verifier(LateVerifier):
+        changes = 0
+
+        def brokers_changed(self) -> None:
+            self.changes += 1
+
+    async def story() -> list[int]:
+        plane = make_plane(tmp_path, BrokerMetrics())
+        verifier = plane._verifier = Verifier(lambda: pytest.fail("nobody needs it"))
+        metadata, counts = Metadata(), []
+        registered = RegisterBroker(
+            broker_id=OTHER, incarnation_id=topic_id(1), broker_epoch=1, end_points=[], features=[], rack=None
+        )
+        for record in (TopicCreated(name="t", topic_id=topic_id(7)), registered):
+            old = metadata.image
+            plane._image_changed(old, metadata.apply(record))
+            counts.append(verifier.changes)
+        plane.close(broker_epoch=-1, cleanly=True)
+        return counts
+
+    assert asyncio.run(story()) == [0, 1]
+
+
 def test_a_scrape_shows_the_partitions(tmp_path: Path) -> None:
     async def story() -> dict[str, float]:
         metrics = BrokerMetrics()
-        plane = DataPlane(
-            load_settings(None, {"log.dirs": str(tmp_path / "data")}, {}),
-            asyncio.get_running_loop(),
-            disk=SystemDisk(),
-            clock=SystemClock(),
-            randomness=SeededRandomness(1),
-            metrics=metrics,
-            secrets=SECRET_HOLDER.secrets,
-            failed=lambda error: pytest.fail(str(error)),
-            executor=SystemExecutor(threads=BLOCKING_THREADS),
-            acceptor=MemoryAcceptor(asyncio.get_running_loop()),
-            descriptors=DescriptorBudget(100, 100),
-            draw=os.urandom,
-        )
+        plane = make_plane(tmp_path, metrics)
         values = {
             family.name: sample.value
             for family in metrics.families()

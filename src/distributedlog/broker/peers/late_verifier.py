@@ -23,6 +23,10 @@ class LateVerifier:
         if self._made is not None:
             self._made.completed(transactional_id)
 
+    def brokers_changed(self) -> None:
+        if self._made is not None:
+            self._made.brokers_changed()
+
     def close(self) -> None:
         if self._made is not None:
             self._made.close()

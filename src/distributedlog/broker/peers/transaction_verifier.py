@@ -21,11 +21,14 @@ otherwise its client would send the request again, and all its batches with it.
 | what happens                                        | error code, for each partition              |
 |-----------------------------------------------------|---------------------------------------------|
 | nobody leads the partition of `__transaction_state` | COORDINATOR_NOT_AVAILABLE                   |
-| the coordinator cannot be reached, or is lost       | NETWORK_EXCEPTION: it may have been added   |
+| the coordinator cannot be reached, is lost or fenced| NETWORK_EXCEPTION: it may have been added   |
 | too many ask already                                | COORDINATOR_NOT_AVAILABLE                   |
 | it says that the request as a whole failed          | that                                        |
 | it says something of a partition                    | that, as `in_words_of_producers` has it     |
 | it says nothing of a partition                      | UNKNOWN_SERVER_ERROR                        |
+
+A coordinator that is fenced is waited for no longer (`brokers_changed`), and not only until a request to it
+has timed out: whoever waits holds up its client, and all behind it on its connection.
 
 Nothing here survives a crash, and nothing need: who asks is a request, which its client sends again.
 """
@@ -143,14 +146,20 @@ class TransactionVerifier:
         if queue is not None:
             queue.completed(transactional_id)
 
+    def brokers_changed(self) -> None:
+        """Gives up on fenced brokers: others coordinate in their place, or will."""
+        image = self._image()
+        for broker_id in list(self._by_broker):
+            if broker_id != self._broker_id and not _is_unfenced(image, broker_id):
+                self._by_broker.pop(broker_id).give_up()
+
     def _find_coordinator(self, transactional_id: str) -> int | None:
         image = self._image()
         topic = image.topic_named(TRANSACTIONS_TOPIC)
         if topic is None:
             return None
         leader = topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
-        broker = image.brokers.get(leader)
-        return None if broker is None or broker.fenced else leader
+        return leader if _is_unfenced(image, leader) else None
 
     def _make_ask(self, coordinator_id: int) -> "_Ask":
         if coordinator_id == self._broker_id:
@@ -161,6 +170,11 @@ class TransactionVerifier:
         self._is_closed = True
         for queue in self._by_broker.values():
             queue.close()
+
+
+def _is_unfenced(image: MetadataImage, broker_id: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced
 
 
 # --- one coordinator ---------------------------------------------------------------------------
@@ -222,6 +236,7 @@ class _CoordinatorQueue:
         self._clock = clock
         self._scheduler = scheduler
         self._waiting: deque[_Waiting] = deque()
+        self._in_flight: list[_Waiting] = []
         self._early: dict[str, list[_Waiting]] = {}
         """Who is held up by the end of the transaction before, by transactional id."""
         self._early_count = 0
@@ -248,6 +263,13 @@ class _CoordinatorQueue:
         if self._task is not None:
             self._task.cancel()
         self._ask.close()
+
+    def give_up(self) -> None:
+        """Closes it, and answers all who wait: what is in flight may be done or not."""
+        self.close()
+        early = (each for held in self._early.values() for each in held)
+        for waiting in (*self._in_flight, *self._waiting, *early):
+            _answer(waiting, dict.fromkeys(waiting.question.partitions, ErrorCode.NETWORK_EXCEPTION))
 
     # --- who comes too early -------------------------------------------------------------------
 
@@ -279,7 +301,7 @@ class _CoordinatorQueue:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                await self._ask_round(self._take_round())
+                await self._ask_round()
         finally:
             self._task = None
 
@@ -302,7 +324,8 @@ class _CoordinatorQueue:
         self._waiting = later
         return taken
 
-    async def _ask_round(self, taken: list[_Waiting]) -> None:
+    async def _ask_round(self) -> None:
+        taken = self._in_flight = self._take_round()
         self._completed.clear()
         failure = ErrorCode.NONE
         results: Mapping[tuple[str, TopicPartition], ErrorCode] = {}
@@ -317,17 +340,22 @@ class _CoordinatorQueue:
         else:
             failure = as_error_code(response.error_code)
             results = _index_results(response.results_by_transaction)
+        self._in_flight = []
         now_ms = self._clock.monotonic_ms()
         for waiting in taken:
             question = waiting.question
             verdicts = _find_verdicts(question, failure, results)
             if now_ms < waiting.until_ms and _comes_too_early(question, verdicts):
                 self._hold(waiting)
-                continue
-            try:
-                waiting.answered(verdicts)
-            except Exception:  # a defect that shows in one of them must not keep the others waiting
-                logger.exception("what the transaction coordinator said was not taken")
+            else:
+                _answer(waiting, verdicts)
+
+
+def _answer(waiting: _Waiting, verdicts: Verdicts) -> None:
+    try:
+        waiting.answered(verdicts)
+    except Exception:  # a defect that shows in one of them must not keep the others waiting
+        logger.exception("what the transaction coordinator said was not taken")
 
 
 # --- requests and responses --------------------------------------------------------------------

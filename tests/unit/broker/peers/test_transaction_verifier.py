@@ -90,17 +90,7 @@ class Stage:
     def __init__(self, leader: int = OTHER) -> None:
         self.metadata = Metadata()
         for broker_id in (ME, OTHER):
-            self.metadata.apply(
-                RegisterBroker(
-                    broker_id=broker_id,
-                    incarnation_id=topic_id(broker_id),
-                    broker_epoch=broker_id,
-                    end_points=[],
-                    features=[],
-                    rack=None,
-                    fenced=False,
-                )
-            )
+            self.register(broker_id)
         self.metadata.create(TRANSACTIONS_TOPIC, 1, replicas=(leader,), leader=leader)
         self.peer = Peer()
         self.connects = 0
@@ -122,6 +112,19 @@ class Stage:
             clock=clock,
             scheduler=self.scheduler,
             timeout_ms=1_000,
+        )
+
+    def register(self, broker_id: int, *, fenced: bool = False) -> None:
+        self.metadata.apply(
+            RegisterBroker(
+                broker_id=broker_id,
+                incarnation_id=topic_id(broker_id),
+                broker_epoch=broker_id,
+                end_points=[],
+                features=[],
+                rack=None,
+                fenced=fenced,
+            )
         )
 
     async def _connect(self, broker_id: int) -> Connection:
@@ -281,14 +284,19 @@ IDS = st.sampled_from(["x", "y"])
 ADDED = st.tuples(st.just("ask"), IDS, st.integers(0, 1), st.sampled_from([Purpose.ADD, Purpose.VERIFY]))
 CODES = [ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR]
 TOLD = st.tuples(st.just("answer"), st.sampled_from([*CODES, None]))
-STEPS = ADDED | TOLD | st.tuples(st.just("completed"), IDS) | st.tuples(st.just("time"), st.integers(1, 60))
+PASSED = st.tuples(st.just("time"), st.integers(1, 60))
+STEPS = ADDED | TOLD | PASSED | st.tuples(st.just("completed"), IDS) | st.tuples(st.just("fenced"))
 
 
-@given(st.lists(STEPS, max_size=40))
-def test_everybody_is_told_once_and_no_later_than_when_the_wait_is_over(steps: list[tuple[Any, ...]]) -> None:
+@given(st.sampled_from([ME, OTHER]), st.lists(STEPS, max_size=40))
+def test_everybody_is_told_once_and_no_later_than_when_the_wait_is_over(
+    leader: int, steps: list[tuple[Any, ...]]
+) -> None:
+    """Whether the coordinator is on this broker, or on another one that may be fenced for a moment."""
+
     async def story() -> None:
-        stage = Stage(leader=ME)
-        peer = stage.own_peer = Peer()
+        stage = Stage(leader=leader)
+        stage.own_peer = Peer()
         asked: list[tuple[int, Purpose]] = []
         told: list[int] = []
 
@@ -303,6 +311,9 @@ def test_everybody_is_told_once_and_no_later_than_when_the_wait_is_over(steps: l
 
             stage.verifier.ask(Question(name, 7, epoch, purpose, (T0,)), answered)
 
+        def peer() -> Peer:
+            return stage.peer if leader == OTHER or stage.own_peer is None else stage.own_peer
+
         for what, *details in steps:
             if what == "ask":
                 ask(*details)
@@ -310,20 +321,71 @@ def test_everybody_is_told_once_and_no_later_than_when_the_wait_is_over(steps: l
                 stage.verifier.completed(*details)
             elif what == "time":
                 stage.scheduler.advance(*details)
-            elif peer.is_asked and details == [None]:
-                peer.futures[-1].set_exception(ConnectionLostError("gone"))
-            elif peer.is_asked:
-                peer.answer(*details)
+            elif what == "fenced":
+                for is_fenced in (True, False):
+                    stage.register(OTHER, fenced=is_fenced)
+                    stage.verifier.brokers_changed()
+            elif peer().is_asked and details == [None]:
+                peer().futures[-1].set_exception(ConnectionLostError("gone"))
+            elif peer().is_asked:
+                peer().answer(*details)
             await stage.turn()
 
         for _ in range(ADD_WAIT_MS // ADD_AGAIN_MS + 1):  # from now on they are told at once, and never yes
-            while peer.is_asked:
-                peer.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+            while peer().is_asked:
+                peer().answer(ErrorCode.CONCURRENT_TRANSACTIONS)
                 await stage.turn()
             stage.scheduler.advance(ADD_AGAIN_MS)
             await stage.turn()
         assert sorted(told) == list(range(len(asked)))
-        assert not peer.is_asked
+        assert not peer().is_asked
+
+    run(story)
+
+
+def test_a_coordinator_that_hangs_is_waited_for_no_longer_when_it_is_fenced() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.ask("early", purpose=Purpose.ADD)
+        await stage.turn()
+        stage.peer.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        stage.ask("asked")
+        await stage.turn()
+        stage.ask("next")
+        await stage.turn()
+        stage.verifier.brokers_changed()
+        await stage.turn()
+        assert stage.answers == []
+        stage.register(OTHER, fenced=True)
+        stage.verifier.brokers_changed()
+        await stage.turn()
+        failed = {T0: ErrorCode.NETWORK_EXCEPTION}
+        assert stage.answers == [("asked", failed), ("next", failed), ("early", failed)]
+        assert stage.peer.is_closed
+        stage.scheduler.advance(ADD_WAIT_MS)
+        await stage.turn()
+        assert (len(stage.answers), stage.connects) == (3, 1), "each is told once"
+        stage.register(OTHER)
+        stage.ask("again")
+        await stage.turn()
+        stage.peer.answer()
+        await stage.turn()
+        assert stage.answers[3:] == [("again", {T0: ErrorCode.NONE})]
+
+    run(story)
+
+
+def test_this_broker_waits_for_its_own_coordinator_whatever_the_image_says() -> None:
+    async def story() -> None:
+        stage = Stage(leader=ME)
+        stage.own_peer = Peer()
+        stage.ask("x")
+        await stage.turn()
+        stage.register(ME, fenced=True)
+        stage.verifier.brokers_changed()
+        stage.own_peer.answer()
+        await stage.turn()
+        assert stage.answers == [("x", {T0: ErrorCode.NONE})]
 
     run(story)
 
