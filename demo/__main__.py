@@ -80,8 +80,8 @@ def run() -> int:
         signal.signal(signal.SIGINT, interrupts.note)
         signal.signal(signal.SIGTERM, interrupts.note)
         return main()
-    except BaseException:
-        if interrupts.have_come:
+    except BaseException as error:
+        if interrupts.have_come or isinstance(error, KeyboardInterrupt):  # Spark brings a handler of its own
             return 130
         raise
 

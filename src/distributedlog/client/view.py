@@ -141,7 +141,7 @@ class SeenEpochs:
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[Uuid, dict[int, int]]] = {}
-        """The id of each topic, and the epochs by partition.  Without an id nobody knows if it is the same."""
+        """The id of each topic, and the epochs by partition.  Topics without an id are left out."""
 
     def note(self, view: ClusterView) -> None:
         for topic in view.topics.values():

@@ -84,16 +84,18 @@ class Fleet:
             self.nodes[each] = node
 
     def _settings(self, node_id: int) -> dict[str, object]:
-        voters = ",".join(f"{each}@{self._control[each]}" for each in sorted(self.voters))
         return {
             **COMMON,
             "node.id": node_id,
             "process.roles": "broker,controller",
             "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
             "control.listener": self._control[node_id],
-            "controller.quorum.voters": voters,
+            "controller.quorum.voters": self._name_voters(),
             "cluster.secret.file": self._secret,
         }
+
+    def _name_voters(self) -> str:
+        return ",".join(f"{each}@{self._control[each]}" for each in sorted(self.voters))
 
     def stop(self, node_id: int) -> None:
         node = self.nodes.pop(node_id)
@@ -106,6 +108,7 @@ class Fleet:
         node = self.nodes.pop(node_id)
         node.stop(signal.SIGKILL)
         shutil.rmtree(node.directory / "data")
+        node.settings["controller.quorum.voters"] = self._name_voters()  # the first node named itself alone
         made = ("--no-initial-controllers", "--cluster-id", COMMON["cluster.id"])
         self.dlog("server", "format", *made, *options(node.settings), is_offline=True)
         node.restart()
