@@ -117,6 +117,10 @@ class Isolation(Protocol):
     @property
     def is_isolated(self) -> bool: ...
 
+    def look(self) -> None:
+        """Brings it up to date: called before something is answered that only a leader can know."""
+        ...
+
     def note_fetch(self, broker_id: int) -> None:
         """Notes a fetch by another broker."""
         ...
@@ -126,6 +130,9 @@ class Heard:
     """The isolation of a broker that never is."""
 
     is_isolated = False
+
+    def look(self) -> None:
+        """Nothing is to be seen."""
 
     def note_fetch(self, broker_id: int) -> None:
         """It makes no difference."""

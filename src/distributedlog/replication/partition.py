@@ -12,8 +12,8 @@ them.  Consumers read up to the high watermark, or the last stable offset; follo
 log's end.
 
 A leader that is isolated (`set_heard`) refuses what it cannot do: clients' appends with acks=all, before
-and after they are written, reads at the end of what is committed, and where that end is.  It serves what it
-has.
+and after they are written, reads at the end of what is committed, where that end is, and what became of a
+later epoch than its own.  It serves what it has.
 """
 
 from collections.abc import Sequence
@@ -327,6 +327,8 @@ class Partition(FollowerReplica):
     ) -> EpochEnd:
         """Returns the largest epoch not above the requested one, and where it ends in this log."""
         self.check_leader(current_leader_epoch)
+        if self.is_isolated and requested_epoch > self.leader_epoch:
+            self._raise_isolated()
         return self.log.epochs.end_offset_for(requested_epoch, self.log.end_offset)
 
     # --- deleting ------------------------------------------------------------------------------

@@ -37,6 +37,10 @@ def test_an_isolated_leader_refuses_what_it_cannot_commit_and_serves_what_it_has
             partition.read(end, 1000, any_replica=any_replica)
     with pytest.raises(NotLeaderOrFollowerError):
         partition.list_offset(OffsetSpec.LATEST)
+    own = partition.leader_epoch
+    assert partition.offset_for_leader_epoch(own).epoch == own
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.offset_for_leader_epoch(own + 1)
     assert partition.list_offset(OffsetSpec.EARLIEST).offset == 0
     assert partition.list_offset(OffsetSpec.LATEST, isolation=None).offset == later, "asked by a follower"
     assert produce(partition, 3, acks=1).base_offset == before, "one replica is all that acks=1 asks for"

@@ -14,7 +14,12 @@ that of coordinators (decision 14): it ends before a controller fences who is si
 
 Who else is heard says nothing: brokers that are cut off together go on to fetch from each other.  And a lease
 that has ended proves nothing alone: where all controllers are down, followers fetch on, and all goes on as it
-did.  Lives on the data loop; soft state.
+did.
+
+A process that was stopped (SIGSTOP) has requests in its sockets when it goes on: fetches that were sent to
+the leader it was, and questions of clients.  So before it says where a log ends, or who leads, it looks
+whether it was late to look (`look`); and if so, fetches count no more until half a session has passed, or a
+controller has answered.  Lives on the data loop; soft state.
 """
 
 import logging
@@ -28,6 +33,8 @@ from distributedlog.ports.scheduler import Scheduler
 logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL_MS: Final = 100
+STOPPED_MS: Final = 500
+"""A look that is so late comes after a stop of the whole process, or of this loop."""
 FETCH_PARTS: Final = 2
 """Who has not fetched for this part of a session timeout is not heard."""
 
@@ -49,10 +56,20 @@ class Isolation:
         self._lease_end_ms = NO_LEASE.end_ms
         self._session_timeout_ms = 0
         self._is_checking = False
+        self._next_check_ms = 0
+        self._deaf_until_ms = 0
+        """Until then fetches may have been sent before a stop."""
+
+    def look(self) -> None:
+        """Sees that the process was stopped before the timer does: requests may be served in between."""
+        self._notice_stop(self._clock.monotonic_ms())
 
     def note_fetch(self, broker_id: int) -> None:
         """Notes a fetch by another broker."""
         now_ms = self._clock.monotonic_ms()
+        self._notice_stop(now_ms)
+        if now_ms < self._deaf_until_ms:
+            return
         self._fetched_ms[broker_id] = now_ms
         if self._heard is not None and self.is_isolated and broker_id not in self._heard:
             self._tell(self._find_heard(now_ms))
@@ -60,17 +77,32 @@ class Isolation:
     def take_lease(self, lease_end_ms: int, session_timeout_ms: int) -> None:
         """Takes the end of the lease that the last answered heartbeat granted."""
         self._lease_end_ms, self._session_timeout_ms = lease_end_ms, session_timeout_ms
-        if self._heard is not None and lease_end_ms > self._clock.monotonic_ms():
-            self._tell(None)
+        if lease_end_ms > self._clock.monotonic_ms():
+            self._deaf_until_ms = 0
+            if self._heard is not None:
+                self._tell(None)
         if not self._is_checking:
             self._is_checking = True
             self._check()
 
     def _check(self) -> None:
         now_ms = self._clock.monotonic_ms()
+        self._notice_stop(now_ms)
         if now_ms >= self._lease_end_ms and now_ms - self._began_ms >= self._silence_ms:
             self._tell(self._find_heard(now_ms))
-        self._scheduler.call_at(max(self._lease_end_ms, now_ms + CHECK_INTERVAL_MS), self._check)
+        self._next_check_ms = max(self._lease_end_ms, now_ms + CHECK_INTERVAL_MS)
+        self._scheduler.call_at(self._next_check_ms, self._check)
+
+    def _notice_stop(self, now_ms: int) -> None:
+        """A lease that was renewed meanwhile puts the next check off; what was noted then is none of this."""
+        due_ms = max(self._next_check_ms, self._lease_end_ms)
+        has_just_started = now_ms - self._began_ms < self._silence_ms
+        if not self._is_checking or has_just_started or now_ms - due_ms < STOPPED_MS:
+            return
+        self._next_check_ms = now_ms + CHECK_INTERVAL_MS  # so long the timer has to come
+        self._deaf_until_ms = now_ms + self._silence_ms
+        self._fetched_ms.clear()
+        self._tell(self._find_heard(now_ms))
 
     @property
     def _silence_ms(self) -> int:

@@ -20,6 +20,7 @@ def send_elsewhere_if_isolated(services: "Services", context: RequestContext) ->
     session = context.session
     if session is None:
         return
+    services.isolation.look()
     is_isolated = services.isolation.is_isolated
     if is_isolated and session.has_asked_isolated:
         raise CloseConnectionError("this broker hears no other: another may know more of the cluster")

@@ -59,6 +59,7 @@ def list_offsets(
     services: "Services", request: ListOffsetsRequest, context: RequestContext
 ) -> HandlerResponse:
     authorize_replica(services, request.replica_id, context)
+    services.isolation.look()
     if request.replica_id == CONSUMER_ID:
         unsynced = list_unsynced(services, _iterate_bounded(request))
         if unsynced:

@@ -2,7 +2,8 @@
 
 Followers truncate by it, and consumers notice that records they have read were truncated away.  The response
 is the largest epoch that is not above the one asked for, and the first offset behind it; both are -1 if
-nothing is known of such an epoch.  Only the leader responses, in the epoch that the asker knows.
+nothing is known of such an epoch.  Only the leader responses, in the epoch that the asker knows; one that
+is isolated does not speak of epochs after its own (`cluster.isolation`).
 """
 
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 def offset_for_leader_epoch(
     services: "Services", request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
+    services.isolation.look()
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

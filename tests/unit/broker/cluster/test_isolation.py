@@ -1,6 +1,6 @@
 """A broker without a lease tells its partitions who fetches from it; one whose ISR is silent is isolated."""
 
-from distributedlog.broker.cluster.isolation import CHECK_INTERVAL_MS, Isolation
+from distributedlog.broker.cluster.isolation import CHECK_INTERVAL_MS, STOPPED_MS, Isolation
 from distributedlog.broker.cluster.lease_grant import NO_LEASE, lease_ms
 from tests.simulation.clock import ManualClock
 from tests.unit.broker.partition_stage import StepScheduler
@@ -115,3 +115,57 @@ def test_a_broker_that_has_just_started_waits_for_its_first_fetches() -> None:
     assert not stage.is_isolated()
     stage.scheduler.advance(lease_ms(SESSION_MS))
     assert stage.is_isolated()
+
+
+def stop(stage: Stage, for_ms: int) -> None:
+    """The process is stopped for so long; what its timers and sockets have waits for its next turn."""
+    stage.clock.advance(for_ms)
+
+
+def test_a_process_that_was_stopped_is_isolated_before_it_serves_what_came_meanwhile() -> None:
+    stage = Stage(OTHER)
+    stage.fetch(OTHER, for_ms=2_000)
+    stop(stage, SESSION_MS)
+    stage.isolation.look()
+    assert stage.is_isolated()
+    stage.isolation.note_fetch(OTHER)
+    assert stage.is_isolated(), "it may have been sent before the stop"
+
+
+def test_a_fetch_that_is_served_first_after_a_stop_says_nothing_either() -> None:
+    stage = Stage(OTHER)
+    stage.fetch(OTHER, for_ms=2_000)
+    stop(stage, SESSION_MS)
+    stage.isolation.note_fetch(OTHER)
+    assert stage.is_isolated()
+    stage.fetch(OTHER, for_ms=SESSION_MS // 2)
+    assert not stage.is_isolated(), "it fetches on"
+
+
+def test_a_controller_that_answers_after_a_stop_ends_it_at_once() -> None:
+    stage = Stage(OTHER)
+    stop(stage, SESSION_MS)
+    stage.isolation.look()
+    stage.isolation.take_lease(stage.clock.monotonic_ms() - 1, SESSION_MS)
+    assert stage.is_isolated(), "the answer to a heartbeat of before the stop"
+    stage.beat()
+    assert not stage.is_isolated()
+    stage.fetch(OTHER, for_ms=lease_ms(SESSION_MS) + 1_000)
+    assert not stage.is_isolated()
+
+
+def test_a_stop_that_ends_before_the_lease_does_changes_nothing() -> None:
+    stage = Stage(OTHER)
+    stop(stage, lease_ms(SESSION_MS) - 1)
+    stage.isolation.look()
+    stage.isolation.note_fetch(OTHER)
+    stage.beat()
+    assert stage.told == []
+
+
+def test_a_look_that_is_a_little_late_is_no_stop() -> None:
+    stage = Stage(OTHER)
+    stage.fetch(OTHER, for_ms=lease_ms(SESSION_MS))
+    stop(stage, STOPPED_MS - 1)
+    stage.isolation.look()
+    assert not stage.is_isolated()
