@@ -53,7 +53,7 @@ java: $(READY)   ## find Java 17 or newer for Spark, or bring it with pip
 
 test: $(READY) clients java ## everything a change must pass, on both forms of the kernel
 	-@$(BIN)/python -m distributedlog.pipelines.archive # Spark starts sooner then, many times
-	$(PYTEST) -n 3 tests/unit tests/fuzz tests/simulation tests/compat tests/system tests/chaos tests/mutants
+	$(PYTEST) tests/unit tests/fuzz tests/simulation tests/compat tests/system tests/chaos tests/mutants
 	$(PYTEST) tests/spark
 	DLOG_KERNEL=interpreted $(PYTEST) $(KERNEL_TESTS)
 
