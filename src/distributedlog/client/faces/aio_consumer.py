@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, Self, Unpack
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.consumer import Consumer as Assigned
 from distributedlog.client.faces.bulk import table_of
-from distributedlog.client.faces.records import ConsumerRecord, Prefetched, Taken
+from distributedlog.client.faces.records import ConsumerRecord, Pending, Prefetched, Taken
 from distributedlog.client.faces.settings import (
     BOOTSTRAP_DEFAULT,
     ConsumerSettings,
@@ -103,8 +103,7 @@ class Consumer:
         self._committed: dict[TopicPartition, int] = {}
         self._begun: dict[TopicPartition, int] = {}
         """Where reading began last: by a commit, the reset or a seek."""
-        self._pending: list[ConsumerRecord] = []
-        """What iteration has taken and not given out, the next one last."""
+        self._pending = Pending()
         self._given: ConsumerRecord | None = None
         self._commit_due_ms = self._cluster.clock.monotonic_ms() + self._commit_interval_ms
         self._callbacks: dict[str, OnPartitions | None] = {}
@@ -174,6 +173,9 @@ class Consumer:
         """Gives out nothing of these until they are resumed; the group keeps them here."""
         self._check_assigned(partitions)
         self._assigned.pause(partitions)
+        for each in self._pending.part_with(partitions):
+            self._counts["records"] -= len(each.records)
+            self._prefetched.put_back(each)
 
     def resume(self, *partitions: TopicPartition) -> None:
         self._check_assigned(partitions)
@@ -207,7 +209,7 @@ class Consumer:
         began: after an abort, to read the same again."""
         self._check_assigned(partitions)
         self._unresolved.update(partitions or self._partitions)
-        await self._resolve(self._begun)
+        await self._resolve()
 
     async def _seek_to(self, partitions: Collection[TopicPartition], when: int) -> None:
         self._check_assigned(partitions)
@@ -223,9 +225,7 @@ class Consumer:
         offsets: Mapping[TopicPartition, int],
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> None:
-        self._prefetched.drop(offsets)
-        self._rows = [each for each in self._rows if each.partition not in offsets]
-        self._pending = [each for each in self._pending if TopicPartition(*each[:2]) not in offsets]
+        self._forget_fetched(offsets)
         if self._given is not None and TopicPartition(*self._given[:2]) in offsets:
             self._given = None
         self._unresolved -= offsets.keys()
@@ -241,9 +241,12 @@ class Consumer:
                 known.pop(each, None)
         self._partitions.difference_update(partitions)
         self._unresolved.difference_update(partitions)
+        self._forget_fetched(partitions)
+
+    def _forget_fetched(self, partitions: Collection[TopicPartition]) -> None:
         self._prefetched.drop(partitions)
         self._rows = [each for each in self._rows if each.partition not in partitions]
-        self._pending = [each for each in self._pending if TopicPartition(*each[:2]) not in partitions]
+        self._pending.part_with(partitions)
 
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         for each in partitions:
@@ -256,11 +259,11 @@ class Consumer:
         """Returns records, or none after the timeout.  All that was given out before counts as dealt with."""
         self._settle()
         most = max_records or self._poll_records_max
-        if self._pending:  # left by an iteration that was ended
+        if self._pending.records:  # left by an iteration that was ended
             await self._maintain()
-            found, self._pending = self._pending[: -most - 1 : -1], self._pending[:-most]
-            self._positions.update((TopicPartition(each[0], each[1]), each[2] + 1) for each in found)
+            found = self._pending.take(most)
             if found:
+                self._positions.update((TopicPartition(each[0], each[1]), each[2] + 1) for each in found)
                 return found
         taken = await self._take(timeout_ms, most)
         self._positions.update(taken.positions)
@@ -280,12 +283,13 @@ class Consumer:
             left_ms = deadline_ms - clock.monotonic_ms()
             if any(each.rows is not None for each in found) or left_ms <= 0:
                 self._rows = [each for each in self._rows if each.partition in paused]
-                self._positions.update((each.partition, each.next_offset) for each in found)
                 table = table_of(found)
+                self._positions.update((each.partition, each.next_offset) for each in found)
                 self._counts["records"] += table.num_rows
                 return table
-            if self._joining is None or not self._joining.done():
-                self._rows += await self._assigned.poll(min(left_ms, STEP_MS_MAX))
+            if not self._is_turn_due():
+                came = await self._assigned.poll(min(left_ms, STEP_MS_MAX))
+                self._rows += came  # by now they may be others than before: a log was truncated
 
     def _read_as(self, *, arrow: bool) -> None:
         if self._as_arrow is None:
@@ -301,20 +305,21 @@ class Consumer:
     async def __anext__(self) -> ConsumerRecord:
         """The next record; the one before it counts as dealt with."""
         while (record := self.next_pending()) is None:
-            if self._pending:
+            if self._pending.records:
                 await self._maintain()
                 continue
             taken = await self._take(STEP_MS_MAX, self._poll_records_max)
-            self._pending = taken.records[::-1]
+            self._pending.put(taken)
         return record
 
     def next_pending(self) -> ConsumerRecord | None:
         """The next record if it is at hand and nothing else is due.  Iteration from another thread may
         ask."""
         self._settle()
-        if not self._pending or self._is_maintenance_due():
+        pending = self._pending.records
+        if not pending or self._is_maintenance_due():
             return None
-        record = self._given = self._pending.pop()
+        record = self._given = pending.pop()
         return record
 
     def _settle(self) -> None:
@@ -325,6 +330,10 @@ class Consumer:
         else:
             partition = TopicPartition(given[0], given[1])
             self._positions[partition] = self._safe[partition] = given[2] + 1
+        if not self._pending.records:
+            passed = self._pending.passed()
+            self._positions.update(passed)
+            self._safe.update(passed)
 
     async def _take(self, timeout_ms: int, most: int) -> Taken:
         self._read_as(arrow=False)
@@ -340,7 +349,7 @@ class Consumer:
             left_ms = deadline_ms - clock.monotonic_ms()
             if left_ms <= 0:
                 return taken
-            if self._joining is not None and self._joining.done():
+            if self._is_turn_due():
                 continue
             self._prefetched.add(await self._assigned.poll(min(left_ms, STEP_MS_MAX)))
 
@@ -350,11 +359,13 @@ class Consumer:
         member = self._member
         if member is not None:
             member.polled()
-            if self._joining is None and member.needs_attention:
-                return True
-            if self._joining is not None and self._joining.done():
-                return True
-        return self._is_commit_due()
+        return self._is_turn_due() or bool(self._unresolved) or self._is_commit_due()
+
+    def _is_turn_due(self) -> bool:
+        """Whether a rebalance goes on as soon as somebody polls."""
+        if self._joining is not None:
+            return self._joining.done()
+        return self._member is not None and self._member.needs_attention
 
     def _is_commit_due(self) -> bool:
         """Nothing is committed while a join is under way: it would only be refused."""
@@ -418,14 +429,14 @@ class Consumer:
             if inspect.isawaitable(outcome):
                 await outcome
 
-    async def _resolve(self, begun: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
-        """Finds out where partitions begin: behind what was committed, where they have `begun`, or where the
-        reset says."""
+    async def _resolve(self) -> None:
+        """Finds out where partitions begin: behind what was committed, where they have begun before, or where
+        the reset says."""
         wanted = set(self._unresolved)
         found_committed = await self._fetch_committed(wanted) if self._group is not None else {}
         committed = {each: at.offset for each, at in found_committed.items()}
         epochs = {each: at.leader_epoch for each, at in found_committed.items()}
-        offsets = {each: begun[each] for each in wanted & begun.keys()} | committed
+        offsets = {each: self._begun[each] for each in wanted & self._begun.keys()} | committed
         without = wanted - offsets.keys()
         if without and self._reset is None:
             raise NoOffsetError(

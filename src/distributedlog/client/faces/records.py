@@ -3,6 +3,8 @@
 `Prefetched` keeps what fetches brought, partition by partition in their order.  With deserializers it
 makes `ConsumerRecord`s of it when they are asked for; else fetches bring such.  Chunks of paused partitions
 stay; those of partitions that were moved or taken away are dropped.
+
+`Pending` keeps what iteration has taken of that and gives out one by one.
 """
 
 from collections import deque
@@ -60,6 +62,12 @@ class Prefetched:
 
     def clear(self) -> None:
         self._chunks.clear()
+
+    def put_back(self, taken: Taken) -> None:
+        """Takes back what is left of one partition."""
+        ((partition, next_offset),) = taken.positions.items()
+        left = Fetched(partition, [], next_offset, -1, -1, -1, placed=taken.records)
+        self._chunks.appendleft(_Chunk(left))
 
     def take(self, most: int, paused: Collection[TopicPartition] = ()) -> Taken:
         """Takes at most so many records, in their order.
@@ -126,6 +134,41 @@ class Prefetched:
                     "seek behind it to go on"
                 ) from error
         return found
+
+
+class Pending:
+    """What iteration has taken and not given out."""
+
+    def __init__(self) -> None:
+        self.records: list[ConsumerRecord] = []
+        """The next one last."""
+        self._behind: dict[TopicPartition, int] = {}
+        """Where partitions stand after their last records: there may be markers and gaps behind these."""
+
+    def put(self, taken: Taken) -> None:
+        """Takes more, once all is given out."""
+        self.records = taken.records[::-1]
+        self._behind.update(taken.positions)
+
+    def take(self, most: int) -> list[ConsumerRecord]:
+        found, self.records = self.records[: -most - 1 : -1], self.records[:-most]
+        return found
+
+    def passed(self) -> dict[TopicPartition, int]:
+        """Where partitions stand now that all has been given out; that is told once."""
+        passed, self._behind = self._behind, {}
+        return passed
+
+    def part_with(self, partitions: Collection[TopicPartition]) -> list[Taken]:
+        """What was left of each of these; no more of it is here then."""
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        others: list[ConsumerRecord] = []
+        for each in self.records:
+            partition = TopicPartition(each[0], each[1])
+            (found.setdefault(partition, []) if partition in partitions else others).append(each)
+        self.records = others
+        behind = {each: self._behind.pop(each) for each in partitions if each in self._behind}
+        return [Taken(found.get(each, [])[::-1], {each: at}) for each, at in behind.items()]
 
 
 def _read(deserializer: Deserializer | None, data: bytes | None) -> Any:

@@ -20,7 +20,7 @@ def test_a_commit_that_is_due_during_a_join_does_not_hold_iteration_up() -> None
             auto_commit_interval_ms=0,
         )
         record = ConsumerRecord("t", 0, 5, 0, None, b"v")
-        consumer._pending = [record]
+        consumer._pending.records = [record]
 
         async def joining() -> Change | None:
             await asyncio.Event().wait()
