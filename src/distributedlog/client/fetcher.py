@@ -23,6 +23,7 @@ the producer are dropped, up to its abort marker.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -289,19 +290,20 @@ def records_of(
     """The records from `offset` on in a run of batches, and the offset behind the last whole batch.
     `decode_records` says what they are, given a place.
 
-    An unsound batch ends the run; it is an error only if it is the first, so that what is before it is read.
+    An unsound batch ends the run; it is an error only if it stands at `offset`, so that what is before it is
+    read.
     """
     filtering = AbortedFilter(aborted)
     records: list[Any] = []
-    next_offset, is_first = offset, True
+    next_offset = offset
     try:
         for at, header in batches_at(data, offset):
             check_batch(data, at, limits=DEFAULT_LIMITS)
             if header.next_offset > offset and filtering.passes(data, at, header):
                 records += _records_from(data, at, header, offset, place)
-            next_offset, is_first = max(next_offset, header.next_offset), False
+            next_offset = max(next_offset, header.next_offset)
     except DlogError:
-        if is_first:
+        if next_offset == offset:
             raise
     return records, next_offset
 
@@ -309,23 +311,41 @@ def records_of(
 def rows_of(
     data: Buffer, offset: int, aborted: Iterable[AbortedTransaction] = ()
 ) -> "tuple[pyarrow.RecordBatch | None, int]":
-    """The same as rows of Arrow; None if there are none.  A sum that is right and records that are not are
-    an error wherever they stand."""
+    """The same as rows of Arrow; None if there are none."""
     from distributedlog.records.arrow import decode_checked
 
     filtering = AbortedFilter(aborted)
     wanted: list[tuple[Buffer, int, BatchHeader]] = []
-    next_offset, is_first = offset, True
+    starts: list[int] = []
+    """Where the run stands before each of them."""
+    next_offset = offset
     try:
         for at, header in batches_at(data, offset):
             check_batch(data, at, limits=DEFAULT_LIMITS)
             if header.next_offset > offset and filtering.passes(data, at, header):
                 wanted.append((data, at, header))
-            next_offset, is_first = max(next_offset, header.next_offset), False
+                starts.append(next_offset)
+            next_offset = max(next_offset, header.next_offset)
     except DlogError:
-        if is_first:
+        if next_offset == offset:
             raise
-    return (decode_checked(wanted, from_offset=offset) if wanted else None), next_offset
+    try:
+        return (decode_checked(wanted, from_offset=offset) if wanted else None), next_offset
+    except DlogError:  # a sum was right, and the records are not
+        sound = sum(1 for _ in takewhile(lambda each: _can_decode(each, offset), wanted))
+        if sound == len(wanted) or starts[sound] == offset:
+            raise
+    return (decode_checked(wanted[:sound], from_offset=offset) if sound else None), starts[sound]
+
+
+def _can_decode(batch: tuple[Buffer, int, BatchHeader], offset: int) -> bool:
+    from distributedlog.records.arrow import decode_checked
+
+    try:
+        decode_checked([batch], from_offset=offset)
+    except DlogError:
+        return False
+    return True
 
 
 def _records_from(data: Buffer, at: int, header: BatchHeader, offset: int, place: Place | None) -> list[Any]:

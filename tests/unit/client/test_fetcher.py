@@ -1,7 +1,9 @@
 """Exactly the records that were asked for come out of fetched bytes."""
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -33,8 +35,10 @@ from distributedlog.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from distributedlog.records.checksum import crc32c
 from distributedlog.records.compression import Codec
 from distributedlog.records.control import ControlType, EndMarker, encode_end_marker_batch
+from distributedlog.records.layout import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES
 from distributedlog.records.record import Record, encode_batch
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -181,6 +185,50 @@ def test_what_is_before_an_unsound_batch_is_read() -> None:
     for read in (records_of, rows_of):
         with pytest.raises(CorruptBatchError):
             read(hurt, 2)
+
+
+def undecodable_batch(base: int, *values: bytes) -> bytes:
+    """Its checksum is right, and its first record claims more bytes than there are."""
+    whole = bytearray(batch(base, *values))
+    whole[HEADER_BYTES] = 0x7E
+    whole[CRC_AT:ATTRIBUTES_AT] = crc32c(memoryview(whole)[ATTRIBUTES_AT:]).to_bytes(4, "big")
+    return bytes(whole)
+
+
+@pytest.mark.parametrize("read", [records_of, rows_of])
+def test_what_is_before_records_that_cannot_be_decoded_is_read(
+    read: Callable[[bytes, int], tuple[Any, int]],
+) -> None:
+    data = batch(0, b"a", b"b") + batch(2, b"c") + undecodable_batch(3, b"d") + batch(4, b"e")
+    found, next_offset = read(data, 1)
+    values = [each.value for each in found] if isinstance(found, list) else found["value"].to_pylist()
+    assert (values, next_offset) == ([b"b", b"c"], 3)
+    with pytest.raises(DlogError):
+        read(data, 3)
+
+
+@pytest.mark.parametrize("read", [records_of, rows_of])
+def test_records_that_cannot_be_decoded_behind_an_aborted_transaction_do_not_hold_the_position(
+    read: Callable[..., tuple[Any, int]],
+) -> None:
+    aborted = encode_batch(
+        [Record(b"x", timestamp_ms=1)],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    data = bytes(aborted) + undecodable_batch(1, b"d")
+    found, next_offset = read(data, 0, [AbortedTransaction(producer_id=7, first_offset=0)])
+    assert (list(found or ()), next_offset) == ([], 1)
+
+
+@pytest.mark.parametrize("read", [records_of, rows_of])
+def test_unsound_bytes_behind_what_was_not_asked_for_are_told(
+    read: Callable[[bytes, int], tuple[Any, int]],
+) -> None:
+    with pytest.raises(CorruptBatchError):
+        read(batch(0, b"a") + hurt_batch(1, b"b"), 1)
 
 
 @pytest.mark.parametrize("makes_rows", [False, True])
