@@ -79,7 +79,8 @@ class Consumer:
         self._failing: dict[TopicPartition, _FailingPartition] = {}
         self._looked_ms = 0
         """When it was last looked at whose pauses are over."""
-        self._failure: DlogError | None = None
+        self._failures: dict[TopicPartition, DlogError] = {}
+        """What `poll` has to raise, unless the partition is moved or dropped before."""
         self._arrived: list[Arrived] = []
         """What has come and was not opened."""
         self._ready: list[Fetched] = []
@@ -134,6 +135,8 @@ class Consumer:
     def _moved(self, offsets: Collection[TopicPartition]) -> None:
         self._arrived = [each for each in self._arrived if each.partition not in offsets]
         self._ready = [each for each in self._ready if each.partition not in offsets]
+        for each in offsets:
+            self._failures.pop(each, None)
 
     def make_rows(self) -> None:
         """Records come as rows of Arrow from now on."""
@@ -156,9 +159,9 @@ class Consumer:
         return frozenset(self._fetcher.paused)
 
     def nudge(self) -> None:
-        """Ends a poll that waits: there is something else to do."""
+        """Ends a poll that is under way, wherever it waits: there is something else to do."""
+        self._is_nudged = True
         if self._nudge is not None and not self._nudge.done():
-            self._is_nudged = True
             self._nudge.set_result(None)
 
     def drop(self, partition: TopicPartition) -> None:
@@ -179,6 +182,7 @@ class Consumer:
         """Returns what has come, or nothing after the timeout or a nudge.  Only what has records is in it,
         unless it `tells_empty`."""
         deadline_ms = self._cluster.clock.monotonic_ms() + timeout_ms
+        self._is_nudged = False
         while True:
             await self._start_fetches()
             left_ms = deadline_ms - self._cluster.clock.monotonic_ms()
@@ -191,16 +195,16 @@ class Consumer:
                 fetched, self._ready = self._ready, []
                 if fetched:
                     return fetched
-            if self._failure is not None:
-                failure, self._failure = self._failure, None
+            if self._failures:
+                failure = next(iter(self._failures.values()))
+                self._failures.clear()  # what is still so is found again
                 raise failure
             if left_ms <= 0 or self._is_nudged:
-                self._is_nudged = False
                 return []
 
     async def _wait(self, wait_ms: int) -> None:
         """Waits for a response, and takes what it brings."""
-        if self._failure is not None:
+        if self._failures or self._is_nudged:
             return
         now_ms = self._cluster.clock.monotonic_ms()
         pausing = [each.again_ms for each in self._failing.values() if each.again_ms > self._looked_ms]
@@ -317,7 +321,7 @@ class Consumer:
                 try:
                     await self._out_of_range(partition)
                 except DlogError as reason:  # not at once: positions have moved on behind what came beside it
-                    self._failure = reason
+                    self._failures[partition] = reason
             else:
                 self._note_failure(partition, error)
 
@@ -338,7 +342,7 @@ class Consumer:
         if self._nearer.pop(partition, None) is not None:
             self._pause(partition)
         else:
-            self._failure = error
+            self._failures[partition] = error
 
     async def _collect_validation(self, leader: int) -> None:
         task, asked = self._validations.pop(leader), self._unsure.pop(leader)
@@ -374,14 +378,14 @@ class Consumer:
         where = "it is not known where" if diverging is None else f"the logs part at {diverging}"
         text = f"the log of {partition} was truncated before offset {offset}, which was read: {where}"
         if self._on_out_of_range is None:
-            self._failure = LogTruncationError(f"{text}; seek to where to go on")
+            self._failures[partition] = LogTruncationError(f"{text}; seek to where to go on")
             return
         _logger.warning("%s", text)
         if diverging is None:
             try:
                 await self._out_of_range(partition)
             except DlogError as reason:
-                self._failure = reason
+                self._failures[partition] = reason
                 return
             diverging = self._fetcher.positions[partition]
         else:
@@ -413,7 +417,7 @@ class Consumer:
         now_ms = self._cluster.clock.monotonic_ms()
         before = self._failing.get(partition, _FailingPartition(now_ms, 0, 0))
         if not is_retriable(error) or now_ms - before.since_ms > self._cluster.options.call_timeout_ms:
-            self._failure = error
+            self._failures[partition] = error
             return
         if is_stale_view(error):
             self._cluster.mark_stale()

@@ -160,6 +160,27 @@ def test_a_pause_that_ends_before_it_is_waited_for_is_over_at_once(monkeypatch: 
         run(story())
 
 
+def test_a_nudge_while_a_leader_is_looked_up_ends_the_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            await consumer.assign({HERE: END})
+            look = cluster.partition
+
+            async def look_and_nudge(partition: TopicPartition) -> PartitionView:
+                found = await look(partition)
+                consumer.nudge()
+                return found
+
+            with monkeypatch.context() as patch:
+                patch.setattr(cluster, "partition", look_and_nudge)
+                assert await consumer.poll(1_000_000) == []
+            consumer.seek({HERE: 0})  # nobody polls: there is nothing to end
+            assert len(await consumer.poll(5000)) == 1
+
+    with (broker := filled().broker()).running():
+        run(story())
+
+
 def test_trouble_that_does_not_pass_is_raised_when_the_time_is_over() -> None:
     broker = failing(filled(), [6] * 10_000)
     with broker.running(), pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
@@ -233,6 +254,26 @@ def test_an_offset_that_is_not_there_costs_nothing_of_what_came_beside_it() -> N
             assert [each.offset for each in fetched.records] == [0, 1, 2]
             with pytest.raises(OffsetOutOfRangeError, match="t-1 has no offset 7: it goes from 0 to 1"):
                 await consumer.poll(5000)
+
+    with (broker := ledger.broker()).running():
+        run(story())
+
+
+def test_a_partition_that_was_moved_or_dropped_since_is_no_reason_to_raise() -> None:
+    ledger = filled(3)
+    ledger.append(THERE, encode_batch([Record(b"there", timestamp_ms=1)]))
+
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            await consumer.assign({HERE: BEGINNING, THERE: AtOffset(7)})
+            assert len(await consumer.poll(5000)) == 1
+            consumer.seek({THERE: 0})
+            (fetched,) = await consumer.poll(5000)
+            assert (fetched.partition, len(fetched.records)) == (THERE, 1)
+            consumer.seek({HERE: 0, THERE: 7})
+            assert len(await consumer.poll(5000)) == 1
+            consumer.drop(THERE)
+            assert await consumer.poll(0) == []
 
     with (broker := ledger.broker()).running():
         run(story())
