@@ -1,9 +1,11 @@
 """Batches into the topics of a Produce request, and its response back to partitions.  Pure."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from distributedlog.client.accumulator import Batch
 from distributedlog.client.view import ClusterView
+from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import UnknownTopicError
 from distributedlog.model.ids import TopicPartition, Uuid
 from distributedlog.protocol.messages.produce import (
@@ -12,6 +14,18 @@ from distributedlog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+
+STRANGE_PRODUCER: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+"""The answers that say that a producer's batch does not follow what the leader knows of it."""
+DOUBTFUL: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+"""Those after which nobody knows whether the batch will be there."""
 
 
 def topics_of(batches: Iterable[Batch], view: ClusterView) -> tuple[list[TopicProduceData], dict[Uuid, str]]:

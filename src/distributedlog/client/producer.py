@@ -40,13 +40,14 @@ from distributedlog.client.errors import (
 )
 from distributedlog.client.metadata import Cluster
 from distributedlog.client.partitioner import make_partitioner
-from distributedlog.client.produce_requests import by_partition, topics_of
+from distributedlog.client.produce_requests import DOUBTFUL, STRANGE_PRODUCER, by_partition, topics_of
 from distributedlog.client.producer_options import ACKS_ALL as ACKS_ALL
 from distributedlog.client.producer_options import ProducerOptions as ProducerOptions
 from distributedlog.client.reports import BatchEnd, Delivery, ProducerMetrics
 from distributedlog.client.reports import BatchReport as BatchReport
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
+    ClientClosedError,
     ConnectionLostError,
     DlogError,
     InvalidTransactionStateError,
@@ -76,15 +77,6 @@ CLASSIC_VERSION_MAX: Final = 11
 PRODUCER_EPOCH_MAX: Final = 2**15 - 1
 CLOSING_ABORT_S: Final = 5.0
 """How long closing waits for the abort of a transaction that is open; the coordinator would do it later."""
-STRANGE_PRODUCER: Final = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
-DOUBTFUL: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 
 class Producer:
@@ -132,6 +124,7 @@ class Producer:
         """Something for those who wait for room, or for the end, to look at."""
         self._sender: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     async def __aenter__(self) -> "Producer":
         return self
@@ -226,6 +219,7 @@ class Producer:
     async def close(self) -> None:
         """Closes the producer; what is not delivered fails: `flush` first to deliver it.  An open transaction
         is aborted."""
+        self._is_closed = True
         tasks = [task for task in (self._sender, *self._requests) if task is not None]
         self._sender = None
         for task in tasks:
@@ -239,7 +233,10 @@ class Producer:
     # --- transactions --------------------------------------------------------------------------
 
     def check_sending(self) -> None:
-        """Raises if nothing can be sent now, as there is no transaction, or one that has failed."""
+        """Raises if nothing can be sent now, as there is no transaction, or one that has failed; or any more,
+        also for those who have waited for room meanwhile."""
+        if self._is_closed:
+            raise ClientClosedError("the producer is closed")
         if self.transactions is not None:
             self.transactions.state.check_sending()
 

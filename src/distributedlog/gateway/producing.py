@@ -20,7 +20,8 @@ from typing import Final
 
 from distributedlog.client.errors import UNKNOWN_OUTCOME, code_of
 from distributedlog.client.metadata import Cluster
-from distributedlog.client.producer import DOUBTFUL, BatchReport
+from distributedlog.client.produce_requests import DOUBTFUL
+from distributedlog.client.producer import BatchReport
 from distributedlog.gateway._generated import broker_service_pb2 as pb
 from distributedlog.gateway.batches import Batches, Partitioner, check_records, make_batches, record_of
 from distributedlog.gateway.clients import GatewayClient

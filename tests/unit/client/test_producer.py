@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distributedlog.client.accumulator import RECORD_OVERHEAD_BYTES
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.consumer import Consumer
 from distributedlog.client.metadata import Cluster
@@ -18,6 +19,7 @@ from distributedlog.client.partitioner import partition_of
 from distributedlog.client.producer import BatchReport, Producer, ProducerOptions
 from distributedlog.model.errors import (
     BrokerError,
+    ClientClosedError,
     ConfigError,
     ConnectionLostError,
     RecordTooLargeError,
@@ -26,7 +28,7 @@ from distributedlog.model.errors import (
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.init_producer_id import InitProducerIdResponse
-from distributedlog.records.batch import read_header
+from distributedlog.records.batch import HEADER_BYTES, read_header
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import Header, Record
 from tests.unit.client.ledger import Fault, Ledger
@@ -290,3 +292,34 @@ def test_a_broker_that_refuses_an_id_fails_what_waits() -> None:
         (outcome,) = run(send_all(broker, [b"a"]))
     assert isinstance(outcome, BrokerError)
     assert "CLUSTER_AUTHORIZATION_FAILED" in str(outcome)
+
+
+@pytest.mark.parametrize("sends", [1, 2])
+def test_a_send_that_waits_for_room_when_the_producer_is_closed_is_refused(sends: int) -> None:
+    """Nothing is left of the producer then; it began to send again."""
+    broker = Ledger({"t": 1}, deque(["no answer"])).broker()
+
+    async def story() -> None:
+        options = ProducerOptions(
+            linger_ms=0, batch_bytes_max=1000, request_bytes_max=1000, buffer_bytes_max=1000
+        )
+        async with cluster(broker) as there:
+            producer = Producer(there, options)
+            first = await producer.send("t", Record(bytes(1000 - HEADER_BYTES - RECORD_OVERHEAD_BYTES)), 0)
+            waiting = [
+                asyncio.create_task(producer.send("t", Record(b"second"), 0)),
+                asyncio.create_task(producer.send_batch(HERE, [Record(b"third", timestamp_ms=1)])),
+            ][:sends]
+            await asyncio.sleep(0)
+            await producer.close()
+            for each in waiting:
+                with pytest.raises(ClientClosedError):
+                    await each
+            with pytest.raises(ConnectionLostError, match="closed"):
+                await first.wait()
+            assert producer._sender is None
+            assert producer.buffered_bytes == 0
+
+    with broker.running():
+        run(story())
+    assert broker.count(ApiKey.PRODUCE) <= 1
