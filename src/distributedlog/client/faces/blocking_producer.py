@@ -121,8 +121,8 @@ class Producer(Owner):
     ) -> BlockingDelivery:
         """Takes a record; waits only for room, and for the topic if it is not known yet.
 
-        Raises `BufferFullError` after `max_block_ms` without room.  `on_delivery` is called on the
-        producer's own thread.
+        Raises `BufferFullError` after `max_block_ms` without room, and at once in an `on_delivery`, which is
+        called on the producer's own thread.
         """
         core = self._core or self._start()
         if core.transactions is not None:
@@ -135,11 +135,13 @@ class Producer(Owner):
             raise RecordTooLargeError(
                 f"a record of {size} bytes does not fit into a request of {self._options.request_bytes_max}"
             )
+        until: float | None = None
         while True:
             with self._lock:
                 inbox = self._inbox
                 if inbox.size_bytes + core.buffered_bytes >= self._buffer_bytes_max:
-                    self._wait_for_room(core)
+                    until = until or self._deadline()
+                    self._wait_for_room(core, until)
                 if self._is_closed:
                     self._check_open()
                 chosen = core.partition_now(topic, record, partition, size)
@@ -149,7 +151,12 @@ class Producer(Owner):
                         self._is_drain_due = True
                         self._thread.call_soon(self._drain)
                     return delivery
-            self._learn(core, topic)
+            until = until or self._deadline()
+            self._learn(core, topic, until)
+
+    def _deadline(self) -> float:
+        """The time until which a send may wait in all."""
+        return time.monotonic() + self._max_block_ms / 1000
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -166,9 +173,9 @@ class Producer(Owner):
         self._cluster = Cluster(self._bootstrap, self._client_options)
         return Core(self._cluster, self._options, on_batch=lambda _: self._told_of_room())
 
-    def _learn(self, core: Core, topic: str) -> None:
+    def _learn(self, core: Core, topic: str, until: float) -> None:
         async def bounded() -> None:
-            async with asyncio.timeout(self._max_block_ms / 1000):
+            async with asyncio.timeout(max(0, until - time.monotonic())):
                 await core.learn(topic)
 
         try:
@@ -181,15 +188,16 @@ class Producer(Owner):
                 f"nothing was learnt of topic {topic!r} within {self._max_block_ms} ms"
             ) from None
 
-    def _wait_for_room(self, core: Core) -> None:
-        deadline = time.monotonic() + self._max_block_ms / 1000
+    def _wait_for_room(self, core: Core, until: float) -> None:
+        if self._thread.is_current:  # room is made on this thread, and by nobody else
+            raise no_room(0)
         self._waiting += 1
         try:
             while (
                 not self._is_closed
                 and self._inbox.size_bytes + core.buffered_bytes >= self._options.buffer_bytes_max
             ):
-                left = deadline - time.monotonic()
+                left = until - time.monotonic()
                 if left <= 0:
                     raise no_room(self._max_block_ms)
                 self._room.wait(min(left, ROOM_POLL_S))

@@ -56,6 +56,10 @@ class RowsDelivery:
         """Raises what the first batch that failed did so with; others may be delivered then."""
         if not self._ended.done():
             await asyncio.wait([self._ended])
+        return self.result()
+
+    def result(self) -> BatchMetadata:
+        """The same once it is done."""
         if self._error is not None:
             raise self._error
         return BatchMetadata(self._rows, self._batches)
@@ -73,6 +77,8 @@ class BlockingRowsDelivery:
 
     def result(self, timeout: float | None = None) -> BatchMetadata:
         """Waits, for at most `timeout` seconds; raises what the first batch that failed did so with."""
+        if self._delivery.done():
+            return self._delivery.result()
         waiting = self._thread.submit(self._delivery.wait())
         try:
             return waiting.result(timeout)

@@ -83,30 +83,41 @@ class BlockingDelivery:
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Returns where the record is, after at most `timeout` seconds, or raises what its batch failed
         with."""
-        run = self._run
-        if not self.done():
-            waiting = run.owner.wait_for(self)
-            try:
-                waiting.result(timeout)
-            except concurrent.futures.TimeoutError:
-                waiting.cancel()
-                raise RequestTimedOutError(f"the record was not delivered within {timeout} s") from None
-        assert run.ended is not None
-        return metadata_of(run.ended.result(), run.first_index + self._index)
+        self._wait(timeout)
+        return self._outcome()
 
     def exception(self, timeout: float | None = None) -> DlogError | None:
-        """Returns what it failed with, or None once it is delivered."""
+        """Returns what it failed with, or None once it is delivered.  Raises `RequestTimedOutError` if that
+        takes more than `timeout` seconds: nobody knows then."""
+        self._wait(timeout)
         try:
-            self.result(timeout)
+            self._outcome()
         except DlogError as error:
             return error
         return None
 
+    def _wait(self, timeout: float | None) -> None:
+        if self.done():
+            return
+        waiting = self._run.owner.wait_for(self)
+        try:
+            waiting.result(timeout)
+        except concurrent.futures.TimeoutError:
+            waiting.cancel()
+            raise RequestTimedOutError(f"the record was not delivered within {timeout} s") from None
+
+    def _outcome(self) -> RecordMetadata:
+        run = self._run
+        assert run.ended is not None
+        return metadata_of(run.ended.result(), run.first_index + self._index)
+
     async def ended(self) -> None:
-        """Waits, on the loop, for the end of a record that is in a batch."""
-        assert self._run.ended is not None
-        if not self._run.ended.done():
-            await asyncio.wait([self._run.ended])
+        """Waits, on the loop, for the end of a record that is in a batch there."""
+        ended = self._run.ended
+        if ended is None or ended.get_loop() is not asyncio.get_running_loop():
+            raise DlogError("the record was sent by the parent process, which alone knows how that ends")
+        if not ended.done():
+            await asyncio.wait([ended])
 
 
 class Run:

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from distributedlog.model.errors import DlogError
+from distributedlog.model.errors import ClientClosedError, DlogError
 
 T = TypeVar("T")
 
@@ -34,6 +34,7 @@ class LoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._is_stopped = False
         _ALL.add(self)
 
     @property
@@ -42,11 +43,13 @@ class LoopThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, which is started if it does not run."""
+        """The loop, which is started if it did not run yet."""
         return self._loop or self._start()
 
     def _start(self) -> asyncio.AbstractEventLoop:
         with self._lock:
+            if self._is_stopped:
+                raise ClientClosedError("the client is closed")
             if self._loop is None:
                 loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_run, args=(loop,), name=self._name, daemon=True)
@@ -55,13 +58,24 @@ class LoopThread:
             return self._loop
 
     def submit(self, work: "Coroutine[Any, Any, T]") -> "concurrent.futures.Future[T]":
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        """Runs it on the loop, for another thread, which may wait for it."""
+        if self.is_current:  # it would wait for itself
+            work.close()
+            raise DlogError("a blocking client was used in its own callback: use what the callback was given")
+        try:
+            loop = self.loop
+        except ClientClosedError:
+            work.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(work, loop)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is called on the loop's own thread."""
+        return self._thread is threading.current_thread()
 
     def run(self, work: "Coroutine[Any, Any, T]") -> T:
         """Runs it on the loop and waits for its end; an interrupt here cancels it there."""
-        if self._thread is threading.current_thread():
-            work.close()
-            raise DlogError("a blocking client was used in its own callback: use what the callback was given")
         future = self.submit(work)
         try:
             return future.result()
@@ -73,8 +87,9 @@ class LoopThread:
         self.loop.call_soon_threadsafe(what, *arguments)
 
     def stop(self) -> None:
-        """Ends the loop and its thread; tasks that are left are cancelled."""
+        """Ends the loop and its thread, for good; tasks that are left are cancelled."""
         with self._lock:
+            self._is_stopped = True
             loop, self._loop = self._loop, None
             thread, self._thread = self._thread, None
         if loop is None or thread is None:
