@@ -23,12 +23,14 @@ no more is fetched while there are any.
 import asyncio
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.consumer import Consumer as Assigned
 from distributedlog.client.faces.bulk import table_of
+from distributedlog.client.faces.commits import Commits
 from distributedlog.client.faces.records import ConsumerRecord, Pending, Prefetched, Taken
 from distributedlog.client.faces.settings import (
     BOOTSTRAP_DEFAULT,
@@ -56,7 +58,6 @@ from distributedlog.model.ids import TopicPartition
 if TYPE_CHECKING:
     import pyarrow
 
-    from distributedlog.client.admin.group_offsets import OffsetAndMetadata
     from distributedlog.client.groups.members import Member
     from distributedlog.client.groups.membership import Change
     from distributedlog.client.transactions.manager import GroupMetadata
@@ -83,6 +84,7 @@ class Consumer:
         addresses, options = parse_bootstrap(bootstrap), client_options(settings)
         self._cluster = Cluster(addresses, options)
         self._group_cluster = Cluster(addresses, options)
+        self._commits = Commits(self._group_cluster, None if self._group is None else self._group.group_id)
         self._assigned = Assigned(
             self._cluster, fetch_options(settings), on_out_of_range=self._reset, tells_empty=True
         )
@@ -105,6 +107,8 @@ class Consumer:
         """Where reading began last: by a commit, the reset or a seek."""
         self._pending = Pending()
         self._given: ConsumerRecord | None = None
+        self._before: dict[TopicPartition, int] = {}
+        """Where partitions stood before what was polled last."""
         self._commit_due_ms = self._cluster.clock.monotonic_ms() + self._commit_interval_ms
         self._callbacks: dict[str, OnPartitions | None] = {}
         self._counts = {"records": 0, "commits": 0, "commits_failed": 0}
@@ -225,11 +229,14 @@ class Consumer:
         offsets: Mapping[TopicPartition, int],
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> None:
+        self._begun.update(offsets)
+        self._go_to(offsets, epochs)
+
+    def _go_to(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         self._forget_fetched(offsets)
         if self._given is not None and TopicPartition(*self._given[:2]) in offsets:
             self._given = None
         self._unresolved -= offsets.keys()
-        self._begun.update(offsets)
         self._positions.update(offsets)
         self._safe.update(offsets)
         self._assigned.seek(offsets, epochs)
@@ -248,6 +255,15 @@ class Consumer:
         self._rows = [each for each in self._rows if each.partition not in partitions]
         self._pending.part_with(partitions)
 
+    def take_back(self) -> None:
+        """What was given out last has not reached the program: it is given out again."""
+        if self._given is not None:
+            self._pending.records.append(self._given)
+            self._given = None
+            return
+        offsets = {each: at for each, at in self._before.items() if each in self._partitions}
+        self._go_to(offsets, {each: self._assigned.epoch_before(each, at) for each, at in offsets.items()})
+
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         for each in partitions:
             if each not in self._partitions:
@@ -263,11 +279,16 @@ class Consumer:
             await self._maintain()
             found = self._pending.take(most)
             if found:
-                self._positions.update((TopicPartition(each[0], each[1]), each[2] + 1) for each in found)
+                self._stand_behind({TopicPartition(each[0], each[1]): each[2] + 1 for each in found})
                 return found
         taken = await self._take(timeout_ms, most)
-        self._positions.update(taken.positions)
+        self._stand_behind(taken.positions)
         return taken.records
+
+    def _stand_behind(self, positions: Mapping[TopicPartition, int]) -> None:
+        """What is given out by `poll` ends there."""
+        self._before = {each: self._positions[each] for each in positions if each in self._positions}
+        self._positions.update(positions)
 
     async def poll_arrow(self, timeout_ms: int = 1_000) -> "pyarrow.Table":
         """Returns records as rows, with no Python object for each, or no rows after the timeout: `topic`,
@@ -284,7 +305,7 @@ class Consumer:
             if any(each.rows is not None for each in found) or left_ms <= 0:
                 self._rows = [each for each in self._rows if each.partition in paused]
                 table = table_of(found)
-                self._positions.update((each.partition, each.next_offset) for each in found)
+                self._stand_behind({each.partition: each.next_offset for each in found})
                 self._counts["records"] += table.num_rows
                 return table
             if not self._is_turn_due():
@@ -433,7 +454,7 @@ class Consumer:
         """Finds out where partitions begin: behind what was committed, where they have begun before, or where
         the reset says."""
         wanted = set(self._unresolved)
-        found_committed = await self._fetch_committed(wanted) if self._group is not None else {}
+        found_committed = await self._commits.fetch(wanted) if self._group is not None else {}
         committed = {each: at.offset for each, at in found_committed.items()}
         epochs = {each: at.leader_epoch for each, at in found_committed.items()}
         offsets = {each: self._begun[each] for each in wanted & self._begun.keys()} | committed
@@ -458,7 +479,7 @@ class Consumer:
         if not due:
             return
         try:
-            await self.commit(due)
+            await self.commit_dealt_with(due)
         except DlogError:
             self._counts["commits_failed"] += 1
 
@@ -467,45 +488,29 @@ class Consumer:
 
         Raises `GroupRebalancedError` if the partitions may belong to another member by now.
         """
-        if self._group is None:
-            raise ConfigError("committing needs a group_id")
-        if offsets is None:
-            offsets = self.positions()
-        from distributedlog.client.admin.group_offsets import GroupOffsets, OffsetAndMetadata
+        await self.commit_dealt_with(self.dealt_with(offsets))
 
-        wanted = {
-            each: OffsetAndMetadata(offset, self._assigned.epoch_before(each, offset))
-            for each, offset in offsets.items()
-        }
-        if self._member is not None:
-            if any(each not in self._partitions for each in offsets):
-                raise GroupRebalancedError("a partition is not assigned to this consumer any more")
-            await self._member.commit(wanted)
-        else:
-            await GroupOffsets(self._group_cluster, self._group.group_id).commit(wanted)
+    def dealt_with(self, offsets: Mapping[TopicPartition, int] | None) -> dict[TopicPartition, int]:
+        """What a commit is of that is asked for now.  It is safe from here on, also where that is less than
+        before: what the program says is not taken back by what is committed by itself."""
+        wanted = self.positions() if offsets is None else dict(offsets)
+        self._safe.update((each, at) for each, at in wanted.items() if each in self._partitions)
+        return wanted
+
+    async def commit_dealt_with(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if self._member is not None and any(each not in self._partitions for each in offsets):
+            raise GroupRebalancedError("a partition is not assigned to this consumer any more")
+        epochs = {each: self._assigned.epoch_before(each, at) for each, at in offsets.items()}
+        await self._commits.commit(offsets, epochs, self._member)
         self._counts["commits"] += 1
-        told = {each: at for each, at in offsets.items() if each in self._partitions}
-        self._committed.update(told)
-        self._safe.update(told)  # what the program says is not taken back by what is committed by itself
+        self._committed.update((each, at) for each, at in offsets.items() if each in self._partitions)
 
     async def committed(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
         """The committed offsets of these, or of all that are assigned, as far as there are any."""
-        found = await self._fetch_committed(self._partitions if partitions is None else partitions)
+        found = await self._commits.fetch(self._partitions if partitions is None else partitions)
         return {each: at.offset for each, at in found.items()}
-
-    async def _fetch_committed(
-        self, wanted: Collection[TopicPartition]
-    ) -> "dict[TopicPartition, OffsetAndMetadata]":
-        if self._group is None:
-            raise ConfigError("committed offsets are those of a group: group_id is missing")
-        if not wanted:
-            return {}
-        from distributedlog.client.admin.group_offsets import GroupOffsets
-
-        offsets = GroupOffsets(self._group_cluster, self._group.group_id)
-        return await offsets.fetch(wanted, require_stable=True)
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that is given out."""
@@ -559,21 +564,22 @@ class Consumer:
     # --- the end -------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Commits what is safe, leaves the group and closes all connections."""
+        """Commits what is safe, once all commits that were asked for have ended, leaves the group and closes
+        all connections."""
         if self._is_closed:
             return
         self._is_closed = True
-        try:
+        async with AsyncExitStack() as stack:  # the last one first, whatever becomes of another
+            stack.push_async_callback(self._group_cluster.close)
+            stack.push_async_callback(self._cluster.close)
+            stack.push_async_callback(self._assigned.close)
+            if self._member is not None:
+                stack.push_async_callback(self._member.close)
             if self._joining is not None:
                 self._joining.cancel()
                 await asyncio.gather(self._joining, return_exceptions=True)
+            await self._commits.ended()
             if self._commits_itself:
                 await self._commit_by_itself()
             if self._member is not None and self._partitions:
                 await self._call("revoked", tuple(sorted(self._partitions)))
-        finally:
-            if self._member is not None:
-                await self._member.close()
-            await self._assigned.close()
-            await self._cluster.close()
-            await self._group_cluster.close()

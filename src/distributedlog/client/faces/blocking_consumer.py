@@ -51,6 +51,8 @@ class Consumer:
         self._subscribe: Callable[[AioConsumer], None] | None = None
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._is_closed = False
+        self._must_ask = False
+        """Whether the loop may have to take records back before there is a next one."""
         self._thread = LoopThread("dlog-consumer", self._begin_anew)
 
     def _begin_anew(self) -> None:
@@ -77,6 +79,33 @@ class Consumer:
             # The old queue tells of this end, which the next call must not take for its own.
             self._calls = queue.SimpleQueue()
             raise
+
+    def _give(self, work: "Callable[[], Coroutine[Any, Any, T]]") -> T:
+        """Runs what gives out records.  Those that an interrupt keeps from the caller are given out again,
+        though the loop may have been done with them before it heard of that."""
+        is_given = False
+
+        async def give() -> T:
+            nonlocal is_given
+            found = await work()
+            is_given = True
+            return found
+
+        def take_back() -> None:
+            if is_given:
+                self._consumer.take_back()
+
+        try:
+            found = self._run(give())
+        except ClientClosedError:
+            raise
+        except BaseException:
+            self._must_ask = True
+            if self._thread.is_running:
+                self._thread.call_soon(take_back)
+            raise
+        self._must_ask = False
+        return found
 
     def _answer(self, call: _Call) -> None:
         outer, self._calls = (
@@ -206,21 +235,21 @@ class Consumer:
 
     def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
         """Returns records, or none after the timeout.  All that was given out before counts as dealt with."""
-        return self._run(self._consumer.poll(timeout_ms, max_records))
+        return self._give(lambda: self._consumer.poll(timeout_ms, max_records))
 
     def poll_arrow(self, timeout_ms: int = 1_000) -> "pyarrow.Table":
         """Returns records as rows, with no Python object for each, or no rows after the timeout: `topic`,
         `partition`, `offset`, `timestamp`, `key`, `value`, `headers`.  `.to_pandas()` and `polars.from_arrow`
         make frames of them."""
-        return self._run(self._consumer.poll_arrow(timeout_ms))
+        return self._give(lambda: self._consumer.poll_arrow(timeout_ms))
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> ConsumerRecord:
         """The next record; the one before it counts as dealt with."""
-        record = self._consumer.next_pending()
-        return self._run(self._consumer.__anext__()) if record is None else record
+        record = None if self._must_ask else self._consumer.next_pending()
+        return self._give(self._consumer.__anext__) if record is None else record
 
     # --- offsets -------------------------------------------------------------------------------
 
@@ -234,7 +263,8 @@ class Consumer:
         """The same without waiting: the future says how it went."""
         if self._is_closed:
             raise ClientClosedError("the consumer is closed")
-        return self._thread.submit(self._consumer.commit(offsets))
+        wanted = self._consumer.dealt_with(offsets)  # before the next record is given out on this thread
+        return self._thread.submit(self._consumer.commit_dealt_with(wanted))
 
     def committed(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """The committed offsets of these, or of all that are assigned, as far as there are any."""
