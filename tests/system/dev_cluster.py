@@ -28,7 +28,7 @@ class DevCluster:
         self.lines: list[str] = []
         self._waits = waits
         self._fresh: queue.Queue[str | None] = queue.Queue()
-        with _heeding_interrupts():
+        with heeding_interrupts():
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "distributedlog.cli.main", "dev", "--ready-file", str(ready_file)]
                 + [str(argument) for argument in arguments],
@@ -107,7 +107,7 @@ class DevCluster:
 
 
 @contextmanager
-def _heeding_interrupts() -> Iterator[None]:
+def heeding_interrupts() -> Iterator[None]:
     """A test run in the background ignores Ctrl-C, and what it starts would inherit that.
 
     Not changed between fork and exec: a fork of a process in which gRPC has threads may end the child.

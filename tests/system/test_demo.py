@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.dev_cluster import heeding_interrupts
+
 ROOT = Path(__file__).parents[2]
 TIMEOUT_SECONDS = 400
 NOTICE_SECONDS = 10.0
@@ -20,11 +22,11 @@ NOTICE_SECONDS = 10.0
 @contextmanager
 def demo(*arguments: object) -> Iterator["subprocess.Popen[str]"]:
     """Runs the demo in a session of its own, so that whatever it leaves behind can be seen, and is ended."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "demo", "--small", *map(str, arguments)],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
+    with heeding_interrupts():
+        process = subprocess.Popen(
+            [sys.executable, "-m", "demo", "--small", *map(str, arguments)],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
     try:
         yield process
     finally:

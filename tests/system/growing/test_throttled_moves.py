@@ -15,6 +15,7 @@ from distributedlog.cli.main import main
 from distributedlog.client.admin.blocking import BlockingAdmin
 from distributedlog.client.admin.configs import ConfigSource, of_broker
 from distributedlog.model.ids import TopicPartition
+from tests.system.dev_cluster import heeding_interrupts
 from tests.system.replication.stage import PATIENCE_SECONDS, PRODUCER_SETTINGS, Replicated, wait_until
 
 SLOW = 10_000
@@ -120,13 +121,14 @@ def test_whoever_leaves_a_throttled_move_is_told_that_the_throttle_stays(
     topic = make_topic(replicated)
     plan = write_plan(tmp_path / "plan.json", **{topic: [3]})
     command = ("cluster", "reassign", "--bootstrap", replicated.bootstrap, "--plan", plan)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "distributedlog.cli.main", *command, "--throttle", str(SLOW)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with heeding_interrupts():
+        process = subprocess.Popen(
+            [sys.executable, "-m", "distributedlog.cli.main", *command, "--throttle", str(SLOW)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     try:
         wait_until(lambda: bool(admin.list_reassignments()), "the move is under way")
         process.send_signal(signal.SIGINT)
