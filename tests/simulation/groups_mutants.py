@@ -62,15 +62,15 @@ MUTANTS = [
     GroupsMutant(
         "a coordinator that was replaced while it stood still tells old positions",
         "broker/coordination/lease.py",
-        " and self._clock.monotonic_ms() < grant.end_ms\n",
-        "\n",
+        "        return self._clock.monotonic_ms() < self.end_ms\n",
+        "        return self.end_ms != NO_LEASE.end_ms\n",
         Runs(23, 1, "coordinators", "no read from the past"),
     ),
     GroupsMutant(
         "a lease is extended while the image stands still",
         "broker/coordination/lease.py",
-        "        return self._applied_offset >= grant.lease_offset and ",
-        "        return ",
+        " if self._applied_offset >= grant.lease_offset else NO_LEASE.end_ms\n",
+        "\n",
         Runs(9, 1, "coordinators", "no read from the past"),
     ),
     GroupsMutant(

@@ -492,6 +492,8 @@ class DataPlane:
                 self._verifier.brokers_changed()
         if self._lease is not None:
             self._lease.note_applied(image.offset)
+            if self._lease.is_valid():
+                self._tell_isolation(self._lease)
 
     def _set_heard(self, heard: frozenset[int] | None) -> bool:
         """Returns whether any partition is isolated by it."""
@@ -500,11 +502,15 @@ class DataPlane:
         return any(partition.is_isolated for partition in self.partitions)
 
     def take_lease(self, grant: LeaseGrant) -> None:
-        if self._services is not None:
-            timeout_ms = session_timeout_ms(self._services.metadata.image)
-            self._isolation.take_lease(grant.end_ms, timeout_ms)
         if self._lease is not None:
             self._lease.take(grant)
+            self._tell_isolation(self._lease)
+
+    def _tell_isolation(self, lease: CoordinatorLease) -> None:
+        """A broker that was fenced is granted a lease before it knows here what was taken from it."""
+        if self._services is not None:
+            timeout_ms = session_timeout_ms(self._services.metadata.image)
+            self._isolation.take_lease(lease.end_ms, timeout_ms)
 
     def _families(self) -> Iterator[Family]:
         """Returns what a scrape shows of the partitions."""

@@ -4,9 +4,12 @@ shows.  That it serves is shown by real processes in tests/system."""
 import asyncio
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from distributedlog.broker.cluster.lease_grant import NO_LEASE, LeaseGrant
+from distributedlog.broker.coordination.lease import CoordinatorLease
 from distributedlog.broker.data_plane import BLOCKING_THREADS, DataPlane, advertised
 from distributedlog.broker.net.descriptors import DescriptorBudget
 from distributedlog.broker.observability.metrics import BrokerMetrics
@@ -21,6 +24,8 @@ from tests.simulation.clock import SeededRandomness
 from tests.simulation.net.channel import MemoryAcceptor
 from tests.unit.broker.partition_stage import OTHER, Metadata, topic_id
 from tests.unit.broker.server_stage import SECRET_HOLDER
+
+FOR_EVER_MS = 1 << 60
 
 
 def test_a_port_that_was_chosen_free_is_advertised_as_what_it_became() -> None:
@@ -72,6 +77,34 @@ def test_who_asks_coordinators_is_told_of_other_brokers(tmp_path: Path) -> None:
         return counts
 
     assert asyncio.run(story()) == [0, 1]
+
+
+def test_a_lease_ends_no_isolation_before_what_was_taken_from_the_broker_is_applied_here(
+    tmp_path: Path,
+) -> None:
+    ends: list[int] = []
+
+    async def story() -> None:
+        plane, metadata = make_plane(tmp_path, BrokerMetrics()), Metadata()
+        plane._services = SimpleNamespace(metadata=metadata)  # type: ignore[assignment]
+        plane._isolation = SimpleNamespace(take_lease=lambda end_ms, _: ends.append(end_ms))  # type: ignore[assignment]
+        plane._lease = CoordinatorLease(
+            lambda: metadata.image,
+            clock=SystemClock(),
+            scheduler=plane._scheduler,
+            tell_applied=lambda offset, is_urgent: None,
+            await_settled=lambda offset: None,
+        )
+        for name in ("before the first lease", "t"):
+            old = metadata.image
+            image = metadata.apply(TopicCreated(name=name, topic_id=topic_id(len(name))))
+            plane._image_changed(old, image)
+            if name != "t":
+                plane.take_lease(LeaseGrant(FOR_EVER_MS, lease_offset=image.offset + 1))
+        plane.close(broker_epoch=-1, cleanly=True)
+
+    asyncio.run(story())
+    assert ends == [NO_LEASE.end_ms, FOR_EVER_MS]
 
 
 def test_a_scrape_shows_the_partitions(tmp_path: Path) -> None:

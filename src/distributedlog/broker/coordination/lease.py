@@ -48,8 +48,13 @@ class CoordinatorLease:
 
     def is_valid(self) -> bool:
         """Returns whether nobody else can have begun to coordinate what this broker coordinates."""
+        return self._clock.monotonic_ms() < self.end_ms
+
+    @property
+    def end_ms(self) -> int:
+        """The end of the lease; it is over while this loop has not applied what it names."""
         grant = self._grant
-        return self._applied_offset >= grant.lease_offset and self._clock.monotonic_ms() < grant.end_ms
+        return grant.end_ms if self._applied_offset >= grant.lease_offset else NO_LEASE.end_ms
 
     # --- what happens --------------------------------------------------------------------------
 
