@@ -253,8 +253,15 @@ MUTANTS = [
     Mutant(
         "a proposal of the ISR is withdrawn although it may have been accepted",
         "broker/replicas/isr_changes.py",
-        "            if self._clock.monotonic_ms() >= self._unknown_until_ms.get(partition, 0):\n",
-        "            if self._clock.monotonic_ms() >= 0:\n",
+        "is_known = self._clock.monotonic_ms() >= self._unknown_until_ms.get(partition, 0)",
+        "is_known = True",
+        f"{B}/replicas/test_isr_changes.py",
+    ),
+    Mutant(
+        "a proposal of the ISR is withdrawn although the image that has it is on its way",
+        "broker/replicas/isr_changes.py",
+        "if state is None or state.partition_epoch != partition.partition_epoch:",
+        "if state is None:",
         f"{B}/replicas/test_isr_changes.py",
     ),
     Mutant(

@@ -11,7 +11,9 @@ A proposal counts as long as nobody knows what became of it (`replication/isr`),
 when the controller has refused it for good: INELIGIBLE_REPLICA, of a follower that is fenced, shutting
 down, or has registered anew.  That is asked again after a while.  Where the reply says that the partition
 is another one by now (its epochs), the image that is on its way settles it.  Where no reply came, it is
-asked again, and is not withdrawn before the lost request can no longer be applied.
+asked again, and is not withdrawn before the lost request can no longer be applied: when its time is over,
+or as soon as the image shows that a member has registered anew since.  Nobody joins with an earlier broker
+epoch after that, and had the request been applied before, that image would show it.
 """
 
 import logging
@@ -33,7 +35,7 @@ from distributedlog.ports.clock import Clock
 from distributedlog.ports.executor import Done, Outcome
 from distributedlog.ports.scheduler import Scheduler
 from distributedlog.replication.contract import PartitionSignals
-from distributedlog.replication.isr import IsrProposal
+from distributedlog.replication.isr import UNKNOWN_EPOCH, IsrProposal
 from distributedlog.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -208,9 +210,22 @@ class IsrChanges:
             return  # the image has settled it
         logger.info("the ISR of %s stays as it is: %s", partition.key, outcome.error.name)
         if outcome.error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST):
-            if self._clock.monotonic_ms() >= self._unknown_until_ms.get(partition, 0):
+            is_known = self._clock.monotonic_ms() >= self._unknown_until_ms.get(partition, 0)
+            if is_known or self._names_earlier_epoch(partition, sent.proposal):
                 partition.withdraw_proposal()
             self._again_later([partition])
+
+    def _names_earlier_epoch(self, partition: Partition, proposal: IsrProposal) -> bool:
+        """Returns whether the image has the partition as it is here, and a member in a later broker epoch."""
+        image = self._image()
+        state = image.partition(partition.topic_id, partition.partition_id)
+        if state is None or state.partition_epoch != partition.partition_epoch:
+            return False
+        return any(
+            UNKNOWN_EPOCH < broker_epoch < broker.epoch
+            for broker_id, broker_epoch in proposal.members
+            if (broker := image.brokers.get(broker_id)) is not None
+        )
 
     def _again_later(self, partitions: list[Partition]) -> None:
         at_ms = self._clock.monotonic_ms() + RETRY_MS

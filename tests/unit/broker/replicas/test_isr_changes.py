@@ -206,6 +206,34 @@ def test_a_proposal_of_which_nothing_is_known_still_counts() -> None:
     assert not leader.is_open()
 
 
+def test_a_lost_proposal_of_who_has_registered_anew_is_withdrawn_at_once() -> None:
+    """Whatever became of the lost request, nobody can join in an earlier broker epoch any more."""
+    leader = Leader()
+    leader.fetch(OTHER, 0)
+    leader.lose_answer()
+    leader.register(OTHER, epoch=9)
+    leader.advance(RETRY_MS)
+    leader.answer(ErrorCode.INELIGIBLE_REPLICA)
+    assert not leader.is_open()
+    leader.fetch(OTHER, 0, epoch=9)
+    leader.advance(RETRY_MS)
+    assert leader.asked_isr() == [(ME, -1), (OTHER, 9)]
+
+
+def test_a_lost_proposal_that_a_later_image_has_settled_is_not_withdrawn_before_that() -> None:
+    """It was applied before its member registered anew; this broker has yet to take the image in."""
+    leader = Leader()
+    leader.fetch(OTHER, 0)
+    leader.lose_answer()
+    leader.stage.metadata.change(NUMBER, isr=[ME, OTHER])
+    leader.register(OTHER, epoch=9)
+    leader.advance(RETRY_MS)
+    leader.answer(ErrorCode.INELIGIBLE_REPLICA)
+    assert leader.is_open()
+    leader.stage.apply()
+    assert leader.view.isr == (ME, OTHER)
+
+
 def test_nothing_is_kept_of_a_partition_that_goes_while_it_is_asked_about() -> None:
     leader = Leader()
     leader.fetch(OTHER, 0)
