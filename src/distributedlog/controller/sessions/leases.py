@@ -4,8 +4,9 @@ A broker that coordinates answers reads by a lease, which each answered heartbea
 leadership of a coordinator's partition may move away from a broker that is alive and whose image lags, so an
 answer also carries two offsets of the metadata log:
 
-    lease offset     the last change that took such a leadership from this broker.  The lease counts once the
-                     broker has applied that change where it answers.
+    lease offset     the last change that took such a leadership from this broker, or that unfenced it: before
+                     that it lost all that it led.  The lease counts once the broker has applied that change
+                     where it answers.
     settled offset   up to here every other broker that may hold a lease has applied what was taken from it.
                      Who took over by a change up to here has no predecessor that still answers.
 
@@ -24,6 +25,8 @@ from distributedlog.controller.image import MetadataImage, Topic
 from distributedlog.controller.records import (
     NO_LEADER,
     NO_LEADER_CHANGE,
+    UNFENCE,
+    BrokerRegistrationChange,
     PartitionChanged,
     TopicRemoved,
 )
@@ -39,17 +42,21 @@ class Leases:
     def __init__(self) -> None:
         self._floor = NO_OFFSET
         self._lost: dict[int, int] = {}
-        """The offset of the last change that took a leadership from a broker."""
+        """The offset of the last change that took a coordinator's partition from a broker."""
+        self._unfenced: dict[int, int] = {}
+        """The offset at which a broker was unfenced last.  By its lease it also leads other partitions as if
+        nobody else could (decision 35), of which it may have lost some."""
         self._applied: dict[int, int] = {}
 
     def restart(self, last_offset: int) -> None:
         """Begins anew, as a new controller does: everybody may have lost something up to `last_offset`."""
         self._floor = last_offset
         self._lost.clear()
+        self._unfenced.clear()
         self._applied.clear()
 
     def note_changes(self, before: MetadataImage, messages: Iterable[Message], offset: int) -> None:
-        """Notes who loses a coordinator's partition by these records of one entry."""
+        """Notes who loses a coordinator's partition, or is unfenced, by these records of one entry."""
         for message in messages:
             if isinstance(message, PartitionChanged) and message.leader != NO_LEADER_CHANGE:
                 topic = before.topics.get(message.topic_id)
@@ -60,6 +67,8 @@ class Leases:
                 topic = before.topics.get(message.topic_id)
                 for partition in topic.partitions.values() if topic and _is_coordinated(topic) else ():
                     self.note_lost(partition.leader, offset)
+            elif isinstance(message, BrokerRegistrationChange) and message.fenced == UNFENCE:
+                self._unfenced[message.broker_id] = offset
 
     def note_lost(self, broker_id: int, offset: int) -> None:
         if broker_id != NO_LEADER:
@@ -69,6 +78,9 @@ class Leases:
         self._applied[broker_id] = max(offset, self._applied.get(broker_id, NO_OFFSET))
 
     def lease_offset(self, broker_id: int) -> int:
+        return max(self._loss_offset(broker_id), self._unfenced.get(broker_id, NO_OFFSET))
+
+    def _loss_offset(self, broker_id: int) -> int:
         return max(self._floor, self._lost.get(broker_id, NO_OFFSET))
 
     def settled_offset(self, active: Iterable[int], broker_id: int, last_offset: int) -> int:
@@ -76,7 +88,7 @@ class Leases:
         behind = [
             applied
             for each in active
-            if each != broker_id and (applied := self._applied.get(each, NO_OFFSET)) < self.lease_offset(each)
+            if each != broker_id and (applied := self._applied.get(each, NO_OFFSET)) < self._loss_offset(each)
         ]
         return min(behind, default=last_offset)
 

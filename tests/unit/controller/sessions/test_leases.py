@@ -109,6 +109,22 @@ def test_other_topics_have_no_coordinators() -> None:
     assert (beat(stage, 2, offset - 1).lease_offset or 0) < offset
 
 
+def test_who_was_fenced_must_apply_that_it_is_unfenced_whatever_it_led() -> None:
+    stage = Stage()
+    stage.start(1, 2, 3)
+    stage.create("t", (1, 2, 3))
+    for broker_id in (1, 2, 3):
+        beat(stage, broker_id, stage.image.offset)
+    before = stage.image.offset
+    stage.silence(1)
+    assert stage.partition("t").leader == 2, "which broker 1 does not know"
+    unfenced = stage.log.next_offset()
+    for _ in range(2):
+        assert beat(stage, 1, before).lease_offset == unfenced
+    settled = beat(stage, 2, stage.image.offset).settled_offset
+    assert (settled or 0) >= unfenced, "nobody coordinates in the place of broker 1"
+
+
 def test_a_topic_that_is_removed_is_lost_by_its_leaders() -> None:
     stage, _ = moved()
     topic_id = stage.image.topic_ids[OFFSETS_TOPIC]
