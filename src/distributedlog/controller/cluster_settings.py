@@ -20,8 +20,10 @@ from distributedlog.model.cluster_settings import (
 )
 from distributedlog.model.errors import ConfigError
 
-DATA_LOOP_LAG_PARTS = 2, 3
-"""The part of the session timeout that a data loop may lag; a broker beyond it is fenced."""
+DATA_LOOP_LAG_PARTS = 3, 4
+"""The part of the session timeout that a data loop may lag; a broker beyond it is fenced.  No less than a
+lease lasts: a loop that is stuck does not hear that its lease is given up, and may answer once more when it
+goes on (decision 14)."""
 
 
 def read_cluster_setting(image: MetadataImage, name: str) -> int:

@@ -101,7 +101,7 @@ def test_the_next_controller_has_the_clusters_values_whatever_it_was_started_wit
     assert rules_of(stage.image, "any").min_isr == 2
     assert read_cluster_setting(stage.image, "num.partitions") == 4
     assert session_timeout_ms(stage.image) == 6_000
-    assert data_loop_lag_ms_max(stage.image) == 4_000
+    assert data_loop_lag_ms_max(stage.image) == 4_500
 
 
 def test_a_cluster_of_before_gets_what_it_lacks_and_single_brokers_lose_theirs() -> None:

@@ -121,7 +121,7 @@ class LifecycleTimes(NamedTuple):
     heartbeat_interval_ms: int = 500
     session_timeout_ms: int = 9_000
     registration_timeout_ms: int = 5_000
-    data_loop_lag_ms_max: int = 6_000
+    data_loop_lag_ms_max: int = 6_750
     duplicate_timeout_ms: int = 60_000
     """How long another process may be alive under our id before it counts as a twin."""
 

@@ -4,8 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
 from distributedlog.broker.cluster.data_loop_lag import PROBE_INTERVAL_MS, LagProbe
+from distributedlog.broker.cluster.lease_grant import lease_ms
+from distributedlog.controller.cluster_settings import data_loop_lag_ms_max
 from tests.simulation.clock import ManualClock
+from tests.unit.controller.stage import Stage, config
 
 
 class _Loop:
@@ -83,3 +88,10 @@ def test_a_stopped_probe_asks_no_more() -> None:
     clock.advance(10 * PROBE_INTERVAL_MS)
     scheduler.run_due()
     assert not loop.posted
+
+
+@pytest.mark.parametrize("session_ms", [3_001, 6_000, 9_000])
+def test_a_loop_so_stuck_that_its_broker_is_fenced_has_outlived_the_lease_it_knows(session_ms: int) -> None:
+    """It cannot hear that its lease is given up before it goes on, and then it may answer first."""
+    stage = Stage(config(broker_session_timeout_ms=session_ms))
+    assert data_loop_lag_ms_max(stage.image) >= lease_ms(session_ms)
