@@ -15,8 +15,8 @@ MUTANTS = [
     Mutant(
         "a leader that may have been replaced tells where its log ends",
         "replication/partition.py",
-        "        if self.is_isolated and timestamp_ms == OffsetSpec.LATEST and isolation is not None:\n",
-        "        if self.is_isolated and timestamp_ms == OffsetSpec.LATEST and isolation is None:\n",
+        "        if self.is_isolated and isolation is not None and tells_of_end",
+        "        if self.is_isolated and isolation is None and tells_of_end",
         f"{R}/test_isolated.py",
     ),
     Mutant(

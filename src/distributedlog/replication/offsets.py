@@ -54,6 +54,15 @@ def list_offset(
     return NOT_FOUND
 
 
+def tells_of_end(
+    log: PartitionLog, timestamp_ms: int, found: TimestampOffset | None, isolation: int | None
+) -> bool:
+    """Returns whether what is told of a time would be another if more were committed than this log has."""
+    if timestamp_ms < 0:
+        return timestamp_ms in (OffsetSpec.LATEST, OffsetSpec.MAX_TIMESTAMP)
+    return found is None or found.offset >= _bound(log, isolation)
+
+
 def _bound(log: PartitionLog, isolation: int | None) -> int:
     if isolation is None:
         return log.end_offset

@@ -12,8 +12,8 @@ them.  Consumers read up to the high watermark, or the last stable offset; follo
 log's end.
 
 A leader that is isolated (`set_heard`) refuses what it cannot do: clients' appends with acks=all, before
-and after they are written, reads at the end of what is committed, where that end is, and what became of a
-later epoch than its own.  It serves what it has.
+and after they are written, reads at the end of what is committed, where that end is and that no record is
+newer, and what became of a later epoch than its own.  It serves what it has.
 """
 
 from collections.abc import Sequence
@@ -42,12 +42,11 @@ from distributedlog.replication.contract import (
     UNCHECKED,
     Isolation,
     ListedOffset,
-    OffsetSpec,
     PartitionRead,
 )
 from distributedlog.replication.following import FollowerReplica
 from distributedlog.replication.isr import UNKNOWN_EPOCH, UNKNOWN_OFFSET
-from distributedlog.replication.offsets import list_offset, search
+from distributedlog.replication.offsets import list_offset, search, tells_of_end
 from distributedlog.storage.append import AppendResult, Origin
 from distributedlog.storage.epochs import NO_EPOCH, UNKNOWN_END, EpochEnd
 from distributedlog.storage.files import FileRegion
@@ -314,13 +313,12 @@ class Partition(FollowerReplica):
     ) -> Steps[ListedOffset]:
         """Does what `list_offset` does, in steps that any thread can do."""
         self.check_leader(current_leader_epoch)
-        found = yield from search(self.log, timestamp_ms)
+        log = self.log
+        found = yield from search(log, timestamp_ms)
         view = self.check_leader(current_leader_epoch)  # it may have changed between the steps
-        if self.is_isolated and timestamp_ms == OffsetSpec.LATEST and isolation is not None:
+        if self.is_isolated and isolation is not None and tells_of_end(log, timestamp_ms, found, isolation):
             self._raise_isolated()
-        return list_offset(
-            self.log, timestamp_ms, found, isolation, self.leader_epoch, view.epoch_start_offset
-        )
+        return list_offset(log, timestamp_ms, found, isolation, self.leader_epoch, view.epoch_start_offset)
 
     def offset_for_leader_epoch(
         self, requested_epoch: int, *, current_leader_epoch: int = UNCHECKED

@@ -4,7 +4,7 @@ import pytest
 
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import NotLeaderOrFollowerError
-from distributedlog.replication.contract import OffsetSpec
+from distributedlog.replication.contract import NOT_FOUND, OffsetSpec
 from distributedlog.replication.partition import Partition
 from tests.unit.replication.support import ME, OTHER, THIRD, Stage, produce, values_of
 from tests.unit.storage.support import value_of
@@ -47,6 +47,23 @@ def test_an_isolated_leader_refuses_what_it_cannot_commit_and_serves_what_it_has
     partition.set_heard(None)
     assert produce(partition, 4).base_offset == before + 1
     assert values_of(partition.read(end, 1000)) == []
+
+
+def test_an_isolated_leader_finds_times_in_what_it_has_and_does_not_say_that_nothing_is_newer() -> None:
+    stage = Stage()
+    partition = stage.lead(replicas=(ME, OTHER))
+    end = produce(partition, 1).last_offset + 1
+    stage.executor.run_all()
+    partition.read_for_replica(OTHER, end, 1000, 0)
+    stored_ms = partition.list_offset(OffsetSpec.MAX_TIMESTAMP).timestamp_ms
+    produce(partition, 2)
+    assert partition.list_offset(stored_ms + 1) == NOT_FOUND
+    partition.set_heard(())
+    assert partition.list_offset(stored_ms).offset == 0
+    for of_the_end in (stored_ms + 1, OffsetSpec.MAX_TIMESTAMP):
+        with pytest.raises(NotLeaderOrFollowerError):
+            partition.list_offset(of_the_end)
+    assert partition.list_offset(OffsetSpec.LATEST_TIERED) == NOT_FOUND, "it is nowhere"
 
 
 def test_a_leader_is_isolated_by_the_silence_of_any_that_is_in_sync_and_of_nobody_else() -> None:
