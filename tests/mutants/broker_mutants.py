@@ -29,8 +29,8 @@ MUTANTS = [
     Mutant(
         "who was cut off together with one other broker lets its clients wait",
         "replication/isr.py",
-        "        return any(follower.broker_id not in heard for follower in self._counted)\n",
-        "        return bool(self._counted) and not heard\n",
+        "        return any(each not in heard for each in rivals)\n",
+        "        return bool(rivals) and not heard\n",
         f"{R}/test_isolated.py",
     ),
     Mutant(

@@ -190,9 +190,11 @@ class LeaderView:
         if follower is not None:
             follower.note_idle_fetch(now_ms)
 
-    def needs_others_than(self, heard: Collection[int]) -> bool:
-        """Returns whether anybody counts for the high watermark who is not among these."""
-        return any(follower.broker_id not in heard for follower in self._counted)
+    def may_lose_to_others_than(self, heard: Collection[int]) -> bool:
+        """Returns whether anybody may be elected cleanly who is not among these: whoever counts for the high
+        watermark, or is eligible."""
+        rivals = (*(follower.broker_id for follower in self._counted), *self.elr)
+        return any(each not in heard for each in rivals)
 
     def find_in_sync_with(self, offset: int) -> Iterator[Follower]:
         """Finds the followers in sync that have the record at `offset`, or will have it next."""

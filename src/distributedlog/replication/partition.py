@@ -79,12 +79,12 @@ class Partition(FollowerReplica):
         view = self._view
         if view is None:
             self._raise_unavailable()
+        if self.is_isolated and required_acks == ACKS_ALL and origin is Origin.CLIENT:
+            self._raise_isolated()
         if required_acks == ACKS_ALL and view.is_under_min_isr:
             raise NotEnoughReplicasError(
                 f"{self.key} has {len(view.isr)} replicas in sync, fewer than min.insync.replicas"
             )
-        if self.is_isolated and required_acks == ACKS_ALL and origin is Origin.CLIENT:
-            self._raise_isolated()
         if len(data) >= HEADER_BYTES and data[_FLAGS_AT] & _TRANSACTION_BITS == TRANSACTIONAL_BIT:
             self._check_transaction(data, origin)
         try:

@@ -278,11 +278,12 @@ class Replica:
     def set_heard(self, heard: Collection[int] | None) -> None:
         """Takes which other brokers are heard where no controller is; None: a controller is.
 
-        Who leads without a controller is isolated while one of those in sync is silent: that one may lead by
-        now, and without it nothing is committed here.  Who is in sync alone has nobody who could replace it.
+        Who leads without a controller is isolated while one of those in sync, or eligible beside them, is
+        silent: that one may lead by now, and nothing is committed here meanwhile.  Who is in sync alone, and
+        nobody is eligible beside it, has nobody who could replace it.
         """
         view = self._view
-        is_isolated = view is not None and heard is not None and view.needs_others_than(heard)
+        is_isolated = view is not None and heard is not None and view.may_lose_to_others_than(heard)
         if is_isolated != self.is_isolated:
             self.is_isolated = is_isolated
             self._notify(self._signals.state_changed)

@@ -51,10 +51,15 @@ class Stage:
         self.signals.state_changed.append(lambda partition: self.told.append("state"))
 
     def lead(
-        self, epoch: int = 0, *, replicas: tuple[int, ...] = (ME,), isr: tuple[int, ...] | None = None
+        self,
+        epoch: int = 0,
+        *,
+        replicas: tuple[int, ...] = (ME,),
+        isr: tuple[int, ...] | None = None,
+        elr: tuple[int, ...] = (),
     ) -> Partition:
         self.partition.become_leader(
-            epoch, partition_epoch=epoch, replicas=replicas, isr=isr or replicas, now_ms=0
+            epoch, partition_epoch=epoch, replicas=replicas, isr=isr or replicas, now_ms=0, elr=elr
         )
         return self.partition
 

@@ -3,7 +3,7 @@
 import pytest
 
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import NotLeaderOrFollowerError
+from distributedlog.model.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
 from distributedlog.replication.contract import NOT_FOUND, OffsetSpec
 from distributedlog.replication.partition import Partition
 from tests.unit.replication.support import ME, OTHER, THIRD, Stage, produce, values_of
@@ -103,6 +103,19 @@ def test_who_alone_is_the_isr_cannot_be_replaced_and_goes_on() -> None:
     partition.set_heard(())
     assert not partition.is_isolated
     assert produce(partition, 1).base_offset == 0
+
+
+def test_who_is_eligible_beside_the_isr_may_lead_when_the_last_of_it_is_fenced() -> None:
+    stage = Stage()
+    stage.partition.reconfigure(stage.partition.log.config, min_insync_replicas=2)
+    partition = stage.lead(replicas=(ME, OTHER, THIRD), isr=(ME,), elr=(OTHER,))
+    assert partition.check_leader().is_under_min_isr
+    partition.set_heard(())
+    with pytest.raises(NotLeaderOrFollowerError):
+        produce(partition, 1)
+    partition.set_heard({OTHER})
+    with pytest.raises(NotEnoughReplicasError):  # the third may not lead
+        produce(partition, 1)
 
 
 def test_what_the_controller_says_ends_isolation() -> None:

@@ -3,8 +3,8 @@ hear of it.
 
     no lease         no heartbeat that was sent in the last three quarters of a session has been answered
     who is heard     the brokers that have fetched from this one in the last half of a session
-    isolated         a partition led here without a lease, while one of those in sync with it is not heard;
-                     until one of the two ends
+    isolated         a partition led here without a lease, while one of those in sync with it, or eligible,
+                     is not heard; until one of the two ends
 
 A broker that is fenced while it is cut off loses what it leads, and does not learn of it.  Its clients may
 still reach it, and what they wait for never comes: nothing is committed without the whole ISR, and nothing
