@@ -218,6 +218,7 @@ class Fetcher:
             try:
                 arrived.append(self._take_partition(partition, offset, data))
             except DlogError as error:
+                _tell_place(error, partition, offset)
                 refused.append(FetchError(partition, error, is_final=True))
         return arrived, refused
 
@@ -252,6 +253,9 @@ class Fetcher:
                 rows, opened_to = rows_of(batches, offset, aborted)
             else:
                 records, opened_to = records_of(batches, offset, aborted, place)
+        except DlogError as error:
+            _tell_place(error, partition, offset)
+            raise
         finally:
             if opened_to < next_offset and self.positions.get(partition) == next_offset:
                 self.positions[partition] = opened_to
@@ -265,6 +269,13 @@ class Fetcher:
             rows,
             records if place is not None else (),
         )
+
+
+def _tell_place(error: DlogError, partition: TopicPartition, offset: int) -> None:
+    """Makes it say of which partition it is, where, and what to do."""
+    error.args = (
+        f"{partition} cannot be read at offset {offset}: {error}; seek behind that batch to go on without it",
+    )
 
 
 def batches_at(data: Buffer, offset: int) -> list[tuple[int, BatchHeader]]:

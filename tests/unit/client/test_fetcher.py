@@ -175,6 +175,19 @@ def test_unsound_bytes_of_one_partition_do_not_cost_the_other() -> None:
     assert asking.positions == {HERE: 0, THERE: 1}
 
 
+@pytest.mark.parametrize("makes_rows", [False, True])
+def test_who_cannot_read_on_is_told_of_which_partition_where_and_what_to_do(makes_rows: bool) -> None:
+    told_so = "^t-0 cannot be read at offset 5: the batch.*; seek behind that batch to go on without it$"
+    asking = fetcher(p0=5)
+    asking.makes_rows = makes_rows
+    (arrived,), _ = asking.take(asking.prepare([HERE], view()), response(told(0, hurt_batch(5, b"a"))))
+    with pytest.raises(CorruptBatchError, match=told_so):
+        asking.open(arrived)
+    _, (refusal,) = asking.take(asking.prepare([HERE], view()), response(told(0, batch(5, b"a")[:-1])))
+    with pytest.raises(RecordTooLargeError, match=told_so):
+        raise refusal.error
+
+
 def test_what_is_before_an_unsound_batch_is_read() -> None:
     whole, hurt = batch(0, b"a", b"b"), hurt_batch(2, b"c")
     records, next_offset = records_of(whole + hurt, 0)
