@@ -196,6 +196,9 @@ async def connect(
     except OSError as error:
         reason = BrokerUnreachableError(f"{label} cannot be reached: {_spelled(error)}")
         raise _abandoned(wire, reason) from error
+    except UnicodeError as error:  # of a label that is empty, or too long
+        reason = BrokerUnreachableError(f"{label} cannot be reached: no host can have such a name")
+        raise _abandoned(wire, reason) from error
     except (ConnectionLostError, MalformedMessageError) as error:
         reason = BrokerUnreachableError(f"what listens at {label} does not answer as a Kafka broker: {error}")
         raise _abandoned(wire, reason) from error
@@ -222,7 +225,11 @@ def _abandoned(wire: "_Wire | None", reason: BaseException) -> BaseException:
 
 def _spelled(error: OSError) -> str:
     """Returns the system's own words: asyncio has them in a longer way."""
-    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
+    return (
+        os.strerror(error.errno)
+        if error.errno is not None and error.errno > 0
+        else error.strerror or str(error)
+    )
 
 
 class _Wire(asyncio.BufferedProtocol):

@@ -20,7 +20,8 @@ ADDRESSES_MAX: Final = 100
 NOWHERE: Final = "none"
 WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised here, bound only with --insecure
 _LISTENER = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,99})://(.*)", re.ASCII | re.DOTALL)
-_ENDPOINT = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})", re.ASCII)
+_LABEL = r"[A-Za-z0-9_-]{1,63}"
+_ENDPOINT = re.compile(rf"(?:\[([0-9A-Fa-f:.%]+)\]|({_LABEL}(?:\.{_LABEL})*\.?)):([0-9]{{1,5}})", re.ASCII)
 _VOTER = re.compile(r"([0-9]{1,10})@(.*)", re.ASCII | re.DOTALL)
 _NOT_YET = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 

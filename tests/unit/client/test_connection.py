@@ -262,8 +262,17 @@ def test_a_port_where_nobody_listens_is_unreachable_and_named() -> None:
 
 
 def test_a_host_that_does_not_exist_is_unreachable() -> None:
-    with pytest.raises(BrokerUnreachableError, match=r"no\.such\.host\.invalid"):
+    told = r"^no\.such\.host\.invalid:9092 cannot be reached: (?!\[)"
+    with pytest.raises(BrokerUnreachableError, match=told):
         run(connect("no.such.host.invalid", 9092))
+
+
+@pytest.mark.parametrize("name", ["broker..example", "b" * 64 + ".example"])
+def test_a_name_that_no_host_can_have_is_unreachable(name: str) -> None:
+    with pytest.raises(
+        BrokerUnreachableError, match=rf"^{name}:9092 cannot be reached: no host can have such a"
+    ):
+        run(connect(name, 9092))
 
 
 def refused_greeting(answer: Answer, timeout_ms: int = 5000) -> str:

@@ -199,6 +199,8 @@ def test_a_variable_that_is_like_no_setting_belongs_to_someone_else() -> None:
         ("listeners", "127.0.0.1:9092", "NAME://HOST:PORT"),
         ("listeners", "", "empty"),
         ("listeners", "PLAINTEXT://:9092", "HOST:PORT"),
+        ("listeners", "PLAINTEXT://broker..example:9092", "HOST:PORT"),
+        ("advertised.listeners", f"PLAINTEXT://{'b' * 64}.example:9092", "HOST:PORT"),
         ("listeners", "PLAINTEXT://127.0.0.1:99999", "between 0 and 65535"),
         ("listeners", "SSL://127.0.0.1:9092", "no SSL here yet"),
         ("listeners", "A://127.0.0.1:1,A://127.0.0.1:2", "name of its own"),
