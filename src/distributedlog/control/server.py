@@ -30,10 +30,13 @@ async def listen(server: Server, host: str, port: int) -> int:
     address = target((host, port))
     try:
         bound = server.add_insecure_port(address)
-    except RuntimeError as refused:
-        raise ConfigError(f"cannot listen on {address}: {refused}") from refused
+    except RuntimeError:  # which does not say why
+        bound = 0
     if bound == 0:
-        raise ConfigError(f"cannot listen on {address}")
+        raise ConfigError(
+            f"cannot listen on {address}: it is in use, or is not this machine's; choose another in"
+            " `control.listener`"
+        )
     await server.start()
     return bound
 

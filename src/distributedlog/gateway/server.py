@@ -34,10 +34,13 @@ class GatewayServer:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             bound = self._server.add_insecure_port(address)
-        except RuntimeError as refused:
-            raise ConfigError(f"cannot listen on {address}: {refused}") from refused
+        except RuntimeError:  # which does not say why
+            bound = 0
         if bound == 0:
-            raise ConfigError(f"cannot listen on {address}")
+            raise ConfigError(
+                f"cannot listen on {address}: it is in use, or is not this machine's; choose another with"
+                " --listen"
+            )
         await self._health.set_serving(False)
         await self._server.start()
         return bound

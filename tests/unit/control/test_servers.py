@@ -18,7 +18,8 @@ def test_a_port_in_use_is_refused_and_not_shared() -> None:
     async def story() -> None:
         node = await Node(1).start()
         other = Node(2)
-        with pytest.raises(ConfigError, match=f"cannot listen on {HOST}:{node.port}"):
+        said = f"^cannot listen on {HOST}:{node.port}: it is in use, .*choose another in `control.listener`$"
+        with pytest.raises(ConfigError, match=said):
             await other.start(node.port)
         await other.stop()
         await node.stop()

@@ -118,7 +118,7 @@ def test_a_port_in_use_is_refused_and_not_shared(bootstrap: str) -> None:
     async def story() -> None:
         async with GatewayStage(bootstrap) as first, GatewayStage(bootstrap) as second:
             port = int(first.address.rpartition(":")[2])
-            with pytest.raises(ConfigError, match="cannot listen"):
+            with pytest.raises(ConfigError, match=r"it is in use, .*choose another with --listen$"):
                 await second.server.start(HOST, port)
 
     run(story)

@@ -30,6 +30,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from distributedlog.broker.observability.metrics import Family
+from distributedlog.model.errors import ConfigError
 from distributedlog.settings.addresses import Endpoint
 
 HEAD_BYTES_MAX: Final = 8 * 1024
@@ -114,10 +115,16 @@ class OperationsServer:
         """All connections but those that have to make way, the oldest first."""
 
     async def start(self, endpoint: Endpoint) -> Endpoint:
-        """Listens; where, in fact."""
-        self._server = await asyncio.start_server(
-            self._accept, endpoint.host, endpoint.port, limit=HEAD_BYTES_MAX, backlog=ACCEPTS_PER_TURN
-        )
+        """Listens; where, in fact.  ConfigError if it cannot."""
+        try:
+            self._server = await asyncio.start_server(
+                self._accept, endpoint.host, endpoint.port, limit=HEAD_BYTES_MAX, backlog=ACCEPTS_PER_TURN
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {endpoint}: {_spelled(error)}; choose another address for metrics and"
+                " health"
+            ) from error
         for listening in self._server.sockets:
             # asyncio accepts as many in a turn of the loop as the kernel may hold back: here that is more.
             with socket.socket(fileno=os.dup(listening.fileno())) as same:
@@ -261,3 +268,8 @@ def encode_response(response: HttpResponse) -> bytes:
     if response.status == 405:
         lines.append("Allow: GET")
     return "\r\n".join([*lines, "", ""]).encode("ascii") + response.body
+
+
+def _spelled(error: OSError) -> str:
+    """Returns the system's own words: asyncio has them in a longer way."""
+    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror)

@@ -9,6 +9,7 @@ import pytest
 
 from distributedlog.broker.observability.metrics import BrokerMetrics, FamilyKind, one
 from distributedlog.broker.observability.operations import HEAD_BYTES_MAX, OperationsServer, Readiness
+from distributedlog.model.errors import ConfigError
 from distributedlog.settings.addresses import Endpoint
 
 ANY_PORT = Endpoint("127.0.0.1", 0)
@@ -276,6 +277,15 @@ def test_an_error_inside_is_an_answer_and_a_line_in_the_log(caplog: pytest.LogCa
 
     serving(story, readiness=broken)
     assert "the probe is broken" in caplog.text
+
+
+def test_an_address_that_others_listen_on_is_refused_in_one_plain_line() -> None:
+    async def story(endpoint: Endpoint) -> None:
+        said = f"^cannot listen on {endpoint}: Address already in use; choose another address"
+        with pytest.raises(ConfigError, match=said):
+            await OperationsServer(BrokerMetrics(), lambda: None).start(endpoint)
+
+    serving(story)
 
 
 def test_stopping_ends_connections_that_still_wait() -> None:
