@@ -205,6 +205,23 @@ def test_a_setting_or_a_broker_that_there_is_not_is_named(
     assert says in refused.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("drain", "77", "--dry-run"), "there is no broker 77"),
+        (("restart", "--rolling", "--command", "true", "--broker", "77", "--yes"), "there is no broker 77"),
+        (("restart", "--rolling", "--ready-file", "no-such-file", "--yes"), "there is no file no-such-file"),
+        (("reassign", "--plan", "no-such-file"), "there is no file no-such-file"),
+    ],
+)
+def test_a_broker_or_a_file_that_there_is_not_is_exit_code_1(
+    dlog: Dlog, arguments: tuple[str, ...], says: str
+) -> None:
+    refused = dlog("cluster", *arguments)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert says in refused.err
+
+
 def test_a_setting_that_brokers_do_not_know_is_set_if_it_is_meant(dlog: Dlog) -> None:
     assert dlog("cluster", "config", "set", "--force", "plugin.level=3").code == 0
     assert dlog("cluster", "config", "get", "plugin.level", "-o", "json").rows[0]["name"] == "plugin.level"

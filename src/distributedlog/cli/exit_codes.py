@@ -12,7 +12,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Final
+from typing import IO, Final
 
 import click
 
@@ -84,3 +84,20 @@ class ExistingPath(click.ParamType[str]):
 EXISTING_FILE: Final = ExistingPath("file", may_be_directory=False)
 EXISTING_DIRECTORY: Final = ExistingPath("directory", may_be_directory=True)
 """A directory that exists, or a file in it that stands for it."""
+
+
+class _TextFile(click.File):
+    """A file that must be there already, opened, or `-` for stdin."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str] | IO[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> IO[str]:
+        if value != "-":
+            EXISTING_FILE.convert(value, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+EXISTING_FILE_OR_STDIN: Final = _TextFile(encoding="utf-8")

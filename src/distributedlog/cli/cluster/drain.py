@@ -6,11 +6,11 @@ from distributedlog.cli.cluster.draining import plan_drain
 from distributedlog.cli.cluster.reassign import find_present_replicas, move_all, throttle_option
 from distributedlog.cli.cluster.reassignment_plan import Plan, spell_plan
 from distributedlog.cli.confirmation import confirm, require_terminal
+from distributedlog.cli.exit_codes import NotFoundError
 from distributedlog.cli.output import print_line, warn
 from distributedlog.cli.session import cluster_options, run
 from distributedlog.client.admin.admin import Admin
 from distributedlog.controller.placement import Location
-from distributedlog.model.errors import InvalidRequestError
 from distributedlog.model.ids import TopicPartition
 
 
@@ -62,7 +62,7 @@ async def make_plan(admin: Admin, broker_id: int) -> Plan:
     fenced = await admin.list_fenced_brokers()
     living = await find_locations(admin)
     if broker_id not in living and broker_id not in fenced:
-        raise InvalidRequestError(f"there is no broker {broker_id}")
+        raise NotFoundError(f"there is no broker {broker_id}")
     held = await find_replicas(admin)
     return plan_drain(held, living, broker_id)
 

@@ -16,6 +16,7 @@ from distributedlog.cli.cluster.throttles import (
     throttle,
     warning_of_throttle,
 )
+from distributedlog.cli.exit_codes import EXISTING_FILE_OR_STDIN
 from distributedlog.cli.output import TextTable, columns, output_option, print_json, print_line, warn
 from distributedlog.cli.progress import live_line
 from distributedlog.cli.session import cluster_options, run
@@ -47,7 +48,7 @@ throttle_option = click.option(
 @click.option(
     "--plan",
     "plan_file",
-    type=click.File(encoding="utf-8"),
+    type=EXISTING_FILE_OR_STDIN,
     metavar="FILE",
     help="Moves, in Kafka's JSON; '-' is stdin.",
 )
@@ -118,7 +119,10 @@ def reassign(
 
 
 def _read_plan(plan_file: TextIO) -> Plan:
-    text = plan_file.read(PLAN_CHARACTERS_MAX + 1)
+    try:
+        text = plan_file.read(PLAN_CHARACTERS_MAX + 1)
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"the plan is no text: {error}") from error
     if len(text) > PLAN_CHARACTERS_MAX:
         raise click.UsageError(f"the plan is longer than {PLAN_CHARACTERS_MAX} characters")
     try:

@@ -5,11 +5,11 @@ import sys
 import click
 
 from distributedlog.cli.confirmation import confirm, require_terminal
+from distributedlog.cli.exit_codes import EXISTING_FILE, NotFoundError
 from distributedlog.cli.output import print_line, warn
 from distributedlog.cli.pipeline.durations import Duration
 from distributedlog.cli.session import cluster_options, run
 from distributedlog.client.admin.admin import Admin
-from distributedlog.model.errors import InvalidRequestError
 from distributedlog.model.ids import TopicPartition
 
 EXIT_NOT_BEGUN = 1
@@ -20,7 +20,7 @@ NAMES_MAX = 5
 @click.command()
 @click.option("--rolling", is_flag=True, help="One broker after the other; there is no other way.")
 @click.option(
-    "--ready-file", type=click.Path(dir_okay=False, exists=True), metavar="F",
+    "--ready-file", type=EXISTING_FILE, metavar="F",
     help="Of 'dlog dev --ready-file F': its brokers are stopped, and it starts them again.",
 )  # fmt: skip
 @click.option(
@@ -77,7 +77,7 @@ def restart(
     async def work(admin: Admin) -> int:
         brokers = await find_order(admin, wanted)
         if missing := set(wanted) - {each.node_id for each in brokers}:
-            raise InvalidRequestError(f"there is no broker {min(missing)} that takes part")
+            raise NotFoundError(f"there is no broker {min(missing)} that takes part")
         means.check(brokers)
         topics = await admin.list_topics(with_internal=True)
         lacking = find_lacking(topics)

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from distributedlog.cli.cluster.reassign import alter_all
+from distributedlog.cli.main import main
 from distributedlog.client.admin.admin import Admin
 from distributedlog.model.errors import DlogError, InvalidRequestError, NoReassignmentError
 from distributedlog.model.ids import TopicPartition
@@ -41,6 +43,14 @@ def test_a_move_that_ended_while_all_are_cancelled_is_not_refused(capsys: pytest
 def test_a_move_that_is_named_and_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cancel(may_have_ended=False) == {ENDED}
     assert capsys.readouterr().out == "1 moves cancelled, 1 refused\n"
+
+
+def test_a_plan_that_is_no_text_is_refused_before_anything_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "plan.json").write_bytes(b"\xff\xfe")
+    assert main(["cluster", "reassign", "--plan", str(tmp_path / "plan.json")]) == 2
+    assert "the plan is no text" in capsys.readouterr().err
 
 
 def test_whatever_else_is_refused_stays_so() -> None:
