@@ -148,10 +148,21 @@ def as_error_code(number: int) -> ErrorCode:
     return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
+_MEANINGS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "it is not there",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction_timeout_ms is above what the brokers allow, their"
+    " transaction.max.timeout.ms",
+    ErrorCode.PRODUCER_FENCED: "another producer has begun with it since",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "it is not there",
+}
+"""What codes say that come without a text and tell the author of a program too little by themselves."""
+
+
 def error_from(number: int, about: str, message: str | None = None) -> DlogError:
     """The exception for a response.  `about` names what was asked for; `message` is the broker's own."""
     code = as_error_code(number)
     name = code.name if code == number else f"error {number}"
+    message = message or _MEANINGS.get(code)
     text = f"{about}: {message} ({name})" if message else f"{about}: {name}"
     known = _CLASS_OF.get(code)
     return BrokerError(text, code) if known is None else known(text)

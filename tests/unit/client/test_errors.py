@@ -63,6 +63,20 @@ def test_an_answer_becomes_the_exception_that_is_raised_on_the_other_side(code: 
     assert str(error) == f"topic 'orders': the broker's words ({ErrorCode(code).name})"
 
 
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (ErrorCode.INVALID_TRANSACTION_TIMEOUT, "transaction.max.timeout.ms"),
+        (ErrorCode.PRODUCER_FENCED, "another producer has begun with it since"),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it is not there"),
+    ],
+)
+def test_a_code_without_the_brokers_words_says_what_it_means(code: ErrorCode, says: str) -> None:
+    told = str(error_from(code, "the transactional id 'id'"))
+    assert told.startswith("the transactional id 'id': ")
+    assert told.endswith(f"{says} ({code.name})")
+
+
 def test_a_code_of_the_future_is_an_error_that_is_not_tried_again() -> None:
     error = error_from(30_000, "the fetch")
     assert str(error) == "the fetch: error 30000"

@@ -20,7 +20,7 @@ from distributedlog.client.errors import code_of, is_retriable
 from distributedlog.client.groups.membership import Change, GroupOptions, Lead, Membership, State
 from distributedlog.client.metadata import Cluster
 from distributedlog.model.error_codes import ErrorCode
-from distributedlog.model.errors import DlogError, GroupRebalancedError
+from distributedlog.model.errors import DlogError, GroupRebalancedError, InvalidRegularExpressionError
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.heartbeat import HeartbeatResponse
 from distributedlog.protocol.messages.join_group import JoinGroupResponse
@@ -33,12 +33,19 @@ MEMBERSHIP_ERRORS: Final = frozenset(
 )
 
 
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InvalidRegularExpressionError(f"{pattern!r} is no regular expression: {error}") from error
+
+
 class GroupMember:
     def __init__(
         self, cluster: Cluster, options: GroupOptions, topics: Collection[str], pattern: str | None
     ) -> None:
         self.membership = membership = Membership(options, topics)
-        self._pattern = None if pattern is None else re.compile(pattern)
+        self._pattern = None if pattern is None else _compiled(pattern)
         self._look_due_ms = 0
         self._cluster = cluster
         self._offsets = GroupOffsets(cluster, membership.options.group_id)
@@ -58,7 +65,7 @@ class GroupMember:
         return self.membership.identity
 
     def subscribe(self, topics: Collection[str], pattern: str | None) -> None:
-        self._pattern = None if pattern is None else re.compile(pattern)
+        self._pattern = None if pattern is None else _compiled(pattern)
         self._look_due_ms = 0
         if topics:
             self.membership.subscribe(topics)

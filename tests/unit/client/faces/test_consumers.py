@@ -17,6 +17,7 @@ from distributedlog.model.errors import (
     ConfigError,
     GroupRebalancedError,
     InvalidRecordError,
+    InvalidRegularExpressionError,
     InvalidRequestError,
     NoOffsetError,
 )
@@ -253,6 +254,15 @@ def test_a_pattern_finds_topics_and_partitions_that_come_later(bootstrap: str, g
             until([consumer], lambda: len(consumer.assignment) == 3)
             admin.create_partitions({f"{prefix}-a": 3})
             until([consumer], lambda: len(consumer.assignment) == 5)
+
+
+def test_a_pattern_that_is_none_is_refused_and_the_subscription_stays(
+    bootstrap: str, topic: str, group: str
+) -> None:
+    with Consumer(bootstrap, group_id=group, topics=[topic], **QUICK) as consumer:
+        with pytest.raises(InvalidRegularExpressionError, match=r"'\(' is no regular expression: missing \)"):
+            consumer.subscribe(pattern="(")
+        until([consumer], lambda: {each.topic for each in consumer.assignment} == {topic})
 
 
 def test_a_topic_that_is_created_after_the_subscription_is_found(bootstrap: str, group: str) -> None:
