@@ -14,6 +14,7 @@ from distributedlog.cli.cluster.problems import (
     find_internal_topic_problems,
     find_quorum_problems,
     find_topic_problems,
+    in_order,
 )
 from distributedlog.cli.output import output_option, print_json, print_line
 from distributedlog.cli.session import cluster_options, run
@@ -38,14 +39,15 @@ def health(only_critical: bool, bootstrap: str, timeout_seconds: float, output: 
 
     async def work(admin: Admin) -> int:
         facts = await gather_facts(admin)
-        problems = [
-            *find_topic_problems(
-                facts.topics, await find_min_isr(admin, facts.topics), facts.view.brokers.keys()
-            ),
-            *find_internal_topic_problems(facts.view, facts.topics),
-            *find_broker_problems(facts.view, facts.topics, facts.directories, facts.fenced),
-            *find_quorum_problems(facts.quorum),
-        ]
+        min_isr = await find_min_isr(admin, facts.topics)
+        problems = in_order(  # what a broker lacks comes before what its partitions lack for it
+            (
+                *find_quorum_problems(facts.quorum),
+                *find_broker_problems(facts.view, facts.topics, facts.directories, facts.fenced),
+                *find_topic_problems(facts.topics, min_isr, facts.view.brokers.keys()),
+                *find_internal_topic_problems(facts.view, facts.topics),
+            )
+        )
         if only_critical:
             problems = [each for each in problems if each.severity is Severity.CRITICAL]
         _show(facts, problems, output)

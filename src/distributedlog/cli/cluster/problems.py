@@ -9,6 +9,7 @@
 | `broker_unreachable`     | a broker that the cluster names, or replicas are on       | critical |
 | `log_dir_failed`         | a broker says that a directory is out of use              | critical |
 | `disk_full`              | less than a twentieth of a disk is free                   | warning  |
+| `disk_full`              | no room for a batch: what is written there is refused     | critical |
 | `unreadable_records`     | a coordinator skipped records of groups that it cannot read | warning |
 | `corrupt_replica`        | records of a replica cannot be read any more              | critical |
 | `no_controller`          | nobody leads the metadata                                 | critical |
@@ -17,7 +18,7 @@
 What cannot be found out (an older broker does not serve sizes, say) is no problem.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -33,6 +34,8 @@ QUORUM_LAG_MAX: Final = 1_000
 """Entries; a voter that is restarted is behind for a moment."""
 QUORUM_SILENCE_MS: Final = 15_000
 FREE_PARTS: Final = 20
+ROOM_BYTES_MIN: Final = 1024 * 1024
+"""About the largest batch that is accepted by default."""
 
 
 class Severity(Enum):
@@ -46,6 +49,11 @@ class Problem(NamedTuple):
     subject: str
     message: str
     advice: str
+
+
+def in_order(problems: Iterable[Problem]) -> list[Problem]:
+    """The critical ones first; of those alike the order stays."""
+    return sorted(problems, key=lambda each: each.severity is not Severity.CRITICAL)
 
 
 def find_topic_problems(
@@ -179,11 +187,12 @@ def _find_log_dir_problems(node_id: int, directory: LogDirView) -> Iterator[Prob
         )
     elif 0 <= directory.usable_bytes * FREE_PARTS < directory.total_bytes:
         share = 100 * directory.usable_bytes / directory.total_bytes
+        is_over = directory.usable_bytes < ROOM_BYTES_MIN
         yield Problem(
-            Severity.WARNING,
+            Severity.CRITICAL if is_over else Severity.WARNING,
             "disk_full",
             subject,
-            f"has {share:.1f} % free",
+            f"has {share:.1f} % free" + (": what is written there is refused" if is_over else ""),
             "make room, or lower the retention",
         )
 

@@ -1,5 +1,7 @@
 """Whether a cluster is well, by what is known of it."""
 
+import pytest
+
 from distributedlog.cli.cluster.problems import (
     Problem,
     Severity,
@@ -7,6 +9,7 @@ from distributedlog.cli.cluster.problems import (
     find_internal_topic_problems,
     find_quorum_problems,
     find_topic_problems,
+    in_order,
 )
 from distributedlog.client.addresses import Address
 from distributedlog.client.admin.cluster import QuorumReplica, QuorumView
@@ -15,6 +18,8 @@ from distributedlog.client.view import BrokerView, ClusterView, PartitionView, T
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import ConnectionLostError, UnsupportedVersionError
 from distributedlog.model.ids import TopicPartition
+
+MIB = 1024 * 1024
 
 
 def topic(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> tuple[TopicView, ...]:
@@ -110,8 +115,8 @@ def test_a_broker_that_does_not_answer_is_told_apart_from_one_that_cannot() -> N
 def test_failed_and_full_disks() -> None:
     directories = (
         LogDirView("/a", ErrorCode.KAFKA_STORAGE_ERROR),
-        LogDirView("/b", total_bytes=1000, usable_bytes=49),
-        LogDirView("/c", total_bytes=1000, usable_bytes=51),
+        LogDirView("/b", total_bytes=1000 * MIB, usable_bytes=49 * MIB),
+        LogDirView("/c", total_bytes=1000 * MIB, usable_bytes=51 * MIB),
         LogDirView("/d"),
     )
     found = list(find_broker_problems(cluster(1), (), {1: directories}))
@@ -120,6 +125,25 @@ def test_failed_and_full_disks() -> None:
         ("disk_full", "broker 1, /b"),
     ]
     assert "4.9 % free" in found[1].message
+    assert found[1].severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("usable_bytes", [0, MIB - 1])
+def test_a_disk_without_room_for_a_batch_is_critical(usable_bytes: int) -> None:
+    directories = (LogDirView("/a", total_bytes=1000 * MIB, usable_bytes=usable_bytes),)
+    (found,) = find_broker_problems(cluster(1), (), {1: directories})
+    assert (found.kind, found.severity) == ("disk_full", Severity.CRITICAL)
+    assert found.message.endswith("free: what is written there is refused")
+
+
+def test_what_is_critical_comes_first_and_else_the_order_stays() -> None:
+    a, b, c, d = (
+        Problem(severity, "kind", subject, "", "")
+        for severity, subject in zip(
+            (Severity.WARNING, Severity.CRITICAL, Severity.WARNING, Severity.CRITICAL), "abcd", strict=True
+        )
+    )
+    assert in_order((a, b, c, d)) == [b, d, a, c]
 
 
 # --- the quorum --------------------------------------------------------------------------------
