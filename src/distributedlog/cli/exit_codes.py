@@ -19,6 +19,7 @@ import click
 from distributedlog.model.errors import (
     ConfigError,
     DlogError,
+    InconsistentClusterIdError,
     InvalidAssignmentError,
     InvalidGroupIdError,
     InvalidNameError,
@@ -32,6 +33,7 @@ from distributedlog.model.errors import (
 
 WRONG_VALUES: Final = (
     ConfigError,
+    InconsistentClusterIdError,
     InvalidAssignmentError,
     InvalidGroupIdError,
     InvalidNameError,
