@@ -14,15 +14,21 @@ waits, for `max_block_ms` at most.
 **Closing.**  A send either is in the inbox before the producer is closed, and its delivery says how it ended,
 or is refused: both happen under the lock.  The core goes away on the loop, once the inbox is empty.
 
+**The end of the program.**  The loop's thread ends with it.  What is undelivered then, of a producer that was
+not closed, is lost, and a warning says so.
+
 **Fork.**  In a child process the producer begins anew, with a thread, connections and a producer id of its
 own. What the parent had buffered is the parent's to deliver: it is dropped here.
 """
 
 import asyncio
+import atexit
 import concurrent.futures
 import dataclasses
+import logging
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -59,6 +65,9 @@ from distributedlog.records.layout import HEADER_BYTES, NO_TIMESTAMP
 if TYPE_CHECKING:
     from distributedlog.client.transactions.manager import GroupMetadata
 
+_logger = logging.getLogger(__name__)
+_ALL: "Final[weakref.WeakSet[Producer]]" = weakref.WeakSet()
+
 ROOM_POLL_S: Final = 0.5
 """How often a thread that waits for room looks by itself."""
 TURN_RECORDS_MAX: Final = 2000
@@ -82,6 +91,7 @@ class Producer(Owner):
         self._core: Core | None = None
         self._cluster: Cluster | None = None
         self._reset()
+        _ALL.add(self)
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
@@ -345,3 +355,19 @@ class Producer(Owner):
         if self._waiting:
             with self._lock:
                 self._room.notify_all()
+
+    def tell_of_lost(self) -> None:
+        """Warns, when the program ends, of what is not delivered."""
+        core = self._core
+        if core is not None and not self._is_closed and (left := self._inbox.size_bytes + core.buffered_bytes):
+            _logger.warning(
+                "the program ends, and a producer was not closed: %d bytes of records are not delivered; use it"
+                " with `with`, or call flush()",
+                left,
+            )
+
+
+@atexit.register
+def _tell_of_lost() -> None:
+    for each in list(_ALL):
+        each.tell_of_lost()

@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -175,3 +177,19 @@ def test_rows_that_have_ended_are_asked_of_a_closed_producer(broker: ScriptedBro
     producer.close()
     assert delivery.result(WAIT_SECONDS).rows == 2
     assert threads() == []
+
+
+@pytest.mark.parametrize(
+    ("end", "is_told"), [("", True), ("producer.flush()", False), ("producer.close()", False)]
+)
+def test_what_a_program_leaves_undelivered_at_its_end_is_told(
+    broker: ScriptedBroker, end: str, is_told: bool
+) -> None:
+    program = f"""
+from distributedlog import Producer
+producer = Producer({broker.bootstrap!r}, linger_ms=60_000)
+producer.send("t", "v")
+{end}
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert ("a producer was not closed" in ended.stderr) is is_told
