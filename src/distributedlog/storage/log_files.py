@@ -91,6 +91,8 @@ class LogFiles:
 
     def find_lowest_end_since(self, truncations: int) -> int:
         """Returns where the log ended at the lowest, since there had been so many truncations."""
+        if truncations == len(self._truncated_ends):
+            return self.end_offset
         return min([*self._truncated_ends[truncations:], self.end_offset])
 
     # --- syncing -------------------------------------------------------------------------------
@@ -107,28 +109,29 @@ class LogFiles:
         """
         self.check_open()
         self.files.check_usable()
-        dirty = [segment for segment in (*self._sealed_unsynced, self._active) if segment.is_dirty]
-        pinned = [segment.log for segment in dirty]
-        if self._unsynced_cut is not None and self._unsynced_cut not in pinned:
-            pinned.append(self._unsynced_cut)
-        pinned += [managed for managed in self._unsynced_indexes if self.files.exists(managed.path)]
-        also = self._undone_syncs + (self._running_syncs if also_running else [])
-        pinned += [managed for job in also for managed in job.pinned]
-        if not pinned and not self._unsynced_names:
+        active = self._active
+        dirty = [active] if active.is_dirty else []
+        others: list[ManagedFile] = []
+        if self._has_more_to_sync or also_running:
+            # A truncation may have made a sealed one the active one again.
+            sealed = [each for each in self._sealed_unsynced if each.is_dirty and each is not active]
+            dirty = sealed + dirty
+            others = self._find_more_to_sync(dirty, also_running)
+        if not dirty and not others and not self._unsynced_names:
             if not self._running_syncs:
                 self.flushed_end_offset = self.end_offset
             return None
+        other_handles = [managed.pin() for managed in others]
         job = SyncJob(
             self.files,
             self.names,
-            pinned,
+            [segment.log for segment in dirty] + others,
+            [segment.hand_over() for segment in dirty] + other_handles,
             self.directory if self._unsynced_names or also_running else None,
             self.end_offset,
             self.truncations,
             None if self._unsynced_cut is None else self._begin_epoch_write_again(),
         )
-        for segment in dirty:
-            segment.mark_synced()
         for undone in self._undone_syncs:
             undone.release()
         self._undone_syncs = []
@@ -138,6 +141,21 @@ class LogFiles:
         self._unsynced_since_ms = None
         self._running_syncs.append(job)
         return job
+
+    @property
+    def _has_more_to_sync(self) -> bool:
+        """Whether anything but the active segment may have to be synced."""
+        more = self._sealed_unsynced or self._unsynced_indexes or self._undone_syncs
+        return bool(more) or self._unsynced_cut is not None
+
+    def _find_more_to_sync(self, dirty: list[Segment], also_running: bool) -> list[ManagedFile]:
+        """Returns the files that are to be synced besides the segments that were written to."""
+        found = [managed for managed in self._unsynced_indexes if self.files.exists(managed.path)]
+        cut = self._unsynced_cut
+        if cut is not None and all(segment.log is not cut for segment in dirty):
+            found.append(cut)
+        also = self._undone_syncs + (self._running_syncs if also_running else [])
+        return found + [managed for job in also for managed in job.pinned]
 
     def end_sync(self, job: SyncJob, *, succeeded: bool) -> None:
         """Ends a sync: if it succeeded all up to its end is durable, unless the log was truncated

@@ -23,12 +23,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from distributedlog.model.errors import (
-    CorruptLogError,
-    DiskFullError,
-    LogDirectoryFailedError,
-    StorageError,
-)
+from distributedlog.model.errors import CorruptLogError, DiskFullError, LogDirectoryFailedError, StorageError
 from distributedlog.ports.disk import File
 from distributedlog.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader
 from distributedlog.records.layout import MAX_TIMESTAMP_AT
@@ -269,6 +264,12 @@ class Segment:
         if self._writer is not None:
             self._writer = None
             self.log.unpin()
+
+    def hand_over(self) -> File:
+        """Returns the open file of a dirty segment, with its pin: the caller syncs it, and unpins it then."""
+        writer, self._writer = self._writer, None
+        assert writer is not None, "nothing is to be synced"
+        return writer
 
     def write_out_indexes(self) -> None:
         self.offset_index.write_out()

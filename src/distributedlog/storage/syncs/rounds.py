@@ -92,16 +92,18 @@ class SyncJob:
         files: Files,
         names: Names,
         pinned: list[ManagedFile],
+        handles: list[File],
         directory: str | None,
         end_offset: int,
         truncations: int,
         epoch_write: "EpochWrite | None" = None,
     ) -> None:
-        """`epoch_write` is of a log whose end was cut: it has epochs less."""
+        """Takes files with a pin of each, and what they are opened as.  `epoch_write` is of a log whose end
+        was cut: it has epochs less."""
         self._files = files
         self._names = names
         self.pinned = pinned
-        self._handles: list[File] = [managed.pin() for managed in pinned]
+        self._handles = handles
         self._directory = directory
         self.end_offset = end_offset
         self.truncations = truncations
@@ -177,18 +179,16 @@ class SyncRounds:
 
     def _begin_round(self) -> None:
         self._is_posted = False
-        gathered, self._gathered = self._gathered, {}
+        gathered, self._gathered = iter(self._gathered.items()), {}
         lanes: tuple[list[Piece], list[Piece]] = ([], [])
         try:
-            while gathered:
-                sync = next(iter(gathered))
-                is_urgent = gathered.pop(sync)
+            for sync, is_urgent in gathered:
                 job = sync.begin()
                 if job is not None:
                     self._running[job] = sync
                     lanes[0 if is_urgent else 1].append(job)
         finally:  # a waiter that raises, a defect, must not keep the other logs from being synced
-            for sync, is_urgent in gathered.items():
+            for sync, is_urgent in gathered:
                 self.add(sync, urgent=is_urgent)
             count = len(lanes[0]) + len(lanes[1])
             if count:

@@ -223,6 +223,35 @@ def test_a_blocking_sync_covers_what_a_running_one_has_not_done_yet() -> None:
     assert [tuple(entry) for entry in again.epochs.entries] == [(2, 0)]
 
 
+def test_a_sync_takes_over_the_open_file_and_gives_it_back_at_its_end() -> None:
+    log, _ = open_on(SimDisk(1))
+    file = log.segments.active.log
+    append_numbers(log, [0])
+    job = log.begin_sync()
+    assert job is not None
+    assert file.pins == 1
+    append_numbers(log, [1])
+    assert file.pins == 2
+    job.run()
+    log.end_sync(job, succeeded=True)
+    assert file.pins == 1
+    log.sync()
+    assert file.pins == 0
+
+
+def test_a_sealed_segment_that_a_truncation_makes_active_again_is_synced_once() -> None:
+    log, _ = open_on(SimDisk(1))
+    append_numbers(log, range(2))
+    log.roll(NOW_MS)
+    log.truncate_to(1, NOW_MS, sync=False)
+    job = log.begin_sync()
+    assert job is not None
+    assert [each.path for each in job.pinned].count(log.segments.active.log.path) == 1
+    job.run()
+    log.end_sync(job, succeeded=True)
+    assert log.segments.active.log.pins == 0
+
+
 def test_a_late_writing_does_not_bring_an_old_epoch_history_back() -> None:
     disk = SimDisk(1)
     log, _ = open_on(disk)
