@@ -51,8 +51,8 @@ MUTANTS = [
     Mutant(
         "a new leader does not know the transactions that it took as a follower",
         "storage/log.py",
-        "        if has_producers and (len(headers) > 1 or headers[0].producer_id >= 0):\n",
-        "        if len(headers) == 1 and headers[0].producer_id >= 0:\n",
+        "        if run.has_producers:\n",
+        "        if run.has_producers and len(headers) == 1:\n",
         f"{R}/test_partition_transactions.py",
     ),
     Mutant(

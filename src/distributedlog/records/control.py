@@ -16,7 +16,15 @@ from typing import NamedTuple
 from distributedlog.model.buffers import Buffer
 from distributedlog.model.errors import InvalidRecordError
 from distributedlog.records.kernel import decode_records
-from distributedlog.records.layout import CODEC_MASK, HEADER_BYTES, NO_LEADER_EPOCH, BatchHeader, Record
+from distributedlog.records.layout import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    NO_LEADER_EPOCH,
+    BatchHeader,
+    Record,
+)
 from distributedlog.records.record import DEFAULT_LIMITS, decompress_records, encode_batch
 
 _KEY = struct.Struct(">hh")
@@ -26,6 +34,7 @@ _RECORD = struct.Struct(">5shhBhiB")
 _RECORD_HEAD, _VALUE_BYTES, _NO_HEADERS = bytes((32, 0, 0, 0, 2 * _KEY.size)), 2 * _VALUE.size, 0
 """The record as everybody writes it: its length, no attributes, no deltas, the key's length (varints); the
 key; the value's length and the value; the number of headers."""
+_BATCH_LENGTH = HEADER_BYTES + _RECORD.size - LOG_OVERHEAD
 
 
 class ControlType(IntEnum):
@@ -74,11 +83,12 @@ def encode_end_marker_batch(
 
 def read_end_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndMarker:
     """The marker in a control batch that was checked."""
-    if not header.is_control or header.record_count != 1:
+    attributes = header.attributes
+    if not attributes & CONTROL_BIT or header.record_count != 1:
         raise InvalidRecordError(
             f"a batch of {header.record_count} records at {header.base_offset} is no marker"
         )
-    if header.size == HEADER_BYTES + _RECORD.size and not header.attributes & CODEC_MASK:
+    if header.batch_length == _BATCH_LENGTH and not attributes & CODEC_MASK:
         head, key_version, kind, value_bytes, value_version, coordinator_epoch, headers = _RECORD.unpack_from(
             buffer, position + HEADER_BYTES
         )

@@ -36,10 +36,11 @@ from distributedlog.storage.files import Files
 from distributedlog.storage.index import RELATIVE_OFFSET_MAX
 from distributedlog.storage.log_reads import ReadableLog
 from distributedlog.storage.log_reads import ReadResult as ReadResult
-from distributedlog.storage.producer_history import SnapshotFiles, apply_batch
-from distributedlog.storage.producers import BatchMetadata, ProducerStates
+from distributedlog.storage.producer_history import SnapshotFiles, apply_batch, apply_marker
+from distributedlog.storage.producers import ProducerStates
 from distributedlog.storage.scan import LIMITS, LocatedBatch
 from distributedlog.storage.segment import DELETED_SUFFIX, Segment, SegmentList
+from distributedlog.storage.txn_index import AbortedTransaction
 
 
 class PartitionLog(ReadableLog):
@@ -99,8 +100,13 @@ class PartitionLog(ReadableLog):
         base_offset, rules = self.end_offset, self.rules
         data = data if rules.codec is None else rules.recompress(data, origin)
         headers = rules.place(data, base_offset, leader_epoch, now_ms, origin, is_validated)
-        if headers[0].producer_id >= 0:
-            earlier = self._check_producer(data, headers[0], origin)
+        first, marker = headers[0], None
+        has_producer = first.producer_id >= 0
+        if has_producer and first.attributes & CONTROL_BIT:
+            marker = read_end_marker(data, 0, first)
+            self.producers.check_marker(first, marker, origin=origin)
+        elif has_producer:
+            earlier = self.producers.check(first, origin=origin)
             if earlier is not None:
                 _, _, first_offset, last_offset, timestamp = earlier
                 append_time_ms = timestamp if rules.stamps_time else -1
@@ -108,6 +114,10 @@ class PartitionLog(ReadableLog):
         last = headers[-1]
         last_offset = last.base_offset + last.last_offset_delta
         self._write(data, headers, last_offset, now_ms)
+        if marker is not None:
+            self._note_aborted(apply_marker(self.producers, first, marker))
+        elif has_producer:  # and then it is alone
+            self.producers.append(first)
         if leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
         append_time_ms = now_ms if rules.stamps_time else -1
@@ -164,20 +174,16 @@ class PartitionLog(ReadableLog):
     def _write_replicated(
         self, data: memoryview, headers: list[BatchHeader], run: BatchRun, now_ms: int
     ) -> None:
-        self._write(data, headers, headers[-1].last_offset, now_ms, run.has_producers)
+        position = self._write(data, headers, headers[-1].last_offset, now_ms)
+        if run.has_producers:
+            self._note_producers(data, headers, position)
         if run.epoch_max > self.epochs.latest_epoch:
             for header in headers:
                 if header.leader_epoch > self.epochs.latest_epoch:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
 
-    def _write(
-        self,
-        data: Buffer,
-        headers: list[BatchHeader],
-        last_offset: int,
-        now_ms: int,
-        has_producers: bool = True,
-    ) -> None:
+    def _write(self, data: Buffer, headers: list[BatchHeader], last_offset: int, now_ms: int) -> int:
+        """Returns the position in the active segment."""
         if self._unsynced_cut is not None:
             self.sync()
         segment = self._active
@@ -190,14 +196,7 @@ class PartitionLog(ReadableLog):
         self.end_offset = last_offset + 1
         if self._unsynced_since_ms is None:
             self._unsynced_since_ms = now_ms
-        if has_producers and (len(headers) > 1 or headers[0].producer_id >= 0):
-            self._note_producers(data, headers, position)
-
-    def _check_producer(self, data: Buffer, header: BatchHeader, origin: Origin) -> BatchMetadata | None:
-        if header.is_control:
-            self.producers.check_marker(header, read_end_marker(data, 0, header), origin=origin)
-            return None
-        return self.producers.check(header, origin=origin)
+        return position
 
     def _note_producers(self, data: Buffer, headers: list[BatchHeader], position: int) -> None:
         at = 0
@@ -205,10 +204,12 @@ class PartitionLog(ReadableLog):
             if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
                 self.producers.append(header)
             elif header.producer_id >= 0:
-                aborted = apply_batch(self.producers, LocatedBatch(position + at, header, data, at))
-                if aborted is not None:
-                    self._active.txn_index.append(aborted)
+                self._note_aborted(apply_batch(self.producers, LocatedBatch(position + at, header, data, at)))
             at += LOG_OVERHEAD + header.batch_length
+
+    def _note_aborted(self, aborted: AbortedTransaction | None) -> None:
+        if aborted is not None:
+            self._active.txn_index.append(aborted)
 
     # --- rolling -------------------------------------------------------------------------------
 

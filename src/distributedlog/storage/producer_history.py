@@ -15,7 +15,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from distributedlog.model.errors import LogDirectoryFailedError, StorageError
-from distributedlog.records.control import read_end_marker
+from distributedlog.records.control import EndMarker, read_end_marker
+from distributedlog.records.layout import BatchHeader
 from distributedlog.storage.files import Files, ManagedFile, is_out_of_room
 from distributedlog.storage.producers import ProducerStates
 from distributedlog.storage.scan import LocatedBatch
@@ -34,7 +35,11 @@ def apply_batch(states: ProducerStates, batch: LocatedBatch) -> AbortedTransacti
     if not header.is_control:
         states.append(header)
         return None
-    marker = read_end_marker(batch.window, batch.at, header)
+    return apply_marker(states, header, read_end_marker(batch.window, batch.at, header))
+
+
+def apply_marker(states: ProducerStates, header: BatchHeader, marker: EndMarker) -> AbortedTransaction | None:
+    """Takes a marker that stands in the log into the state; the aborted transaction, if it ends one."""
     completed = states.append_marker(header, marker)
     if completed is None or not completed.is_aborted:
         return None
