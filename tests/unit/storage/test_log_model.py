@@ -52,6 +52,8 @@ class LogMachine(RuleBasedStateMachine):
         self.numbers = 0
         self.leader_epoch = 0
         self.model = LogModel()
+        self.has_quarantine = False
+        """Crashes have damaged what was not synced, and it was told."""
         self.running: SyncJob | None = None
         self.running_end = 0
         self.truncated_meanwhile = False
@@ -268,7 +270,7 @@ class LogMachine(RuleBasedStateMachine):
         self._open_again()
         assert self.store.reports[PARTITION].was_clean
         assert self.store.reports[PARTITION].is_sound
-        assert not self.store.reports[PARTITION].notes
+        assert bool(self.store.reports[PARTITION].notes) == self.has_quarantine
 
     @rule(mode=MODES)
     def crash(self, mode: CrashMode) -> None:
@@ -279,6 +281,9 @@ class LogMachine(RuleBasedStateMachine):
         report = self.store.reports[PARTITION]
         assert report.lost_synced_offsets == 0
         assert all(damage.offset >= synced_end for damage in report.damage)
+        if report.damage:
+            self.has_quarantine = True
+            self.store.note_told(PARTITION)
         if mode != "random":
             assert report.is_sound
 
