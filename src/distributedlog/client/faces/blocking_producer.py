@@ -359,10 +359,12 @@ class Producer(Owner):
     def tell_of_lost(self) -> None:
         """Warns, when the program ends, of what is not delivered."""
         core = self._core
-        if core is not None and not self._is_closed and (left := self._inbox.size_bytes + core.buffered_bytes):
+        if core is None or self._is_closed:
+            return
+        if left := self._inbox.size_bytes + core.buffered_bytes:
             _logger.warning(
-                "the program ends, and a producer was not closed: %d bytes of records are not delivered; use it"
-                " with `with`, or call flush()",
+                "the program ends, and a producer was not closed: %d bytes of records are not delivered;"
+                " use it with `with`, or call flush()",
                 left,
             )
 
