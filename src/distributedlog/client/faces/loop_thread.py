@@ -11,6 +11,7 @@ another.
 """
 
 import asyncio
+import atexit
 import concurrent.futures
 import os
 import threading
@@ -134,4 +135,13 @@ def _after_fork() -> None:
         each.forget()
 
 
+def _before_exit() -> None:
+    """The threads, and what runs on their loops, end with the program: asyncio need not complain of it."""
+    for each in list(_ALL):
+        if (loop := each._loop) is not None:
+            for task in asyncio.all_tasks(loop):
+                setattr(task, "_log_destroy_pending", False)  # noqa: B010 - there is no public way
+
+
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_before_exit)

@@ -193,3 +193,15 @@ producer.send("t", "v")
 """
     ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert ("a producer was not closed" in ended.stderr) is is_told
+
+
+def test_a_program_that_closes_no_client_ends_without_a_word_if_all_is_delivered(
+    broker: ScriptedBroker,
+) -> None:
+    program = f"""
+from distributedlog import Producer
+producer = Producer({broker.bootstrap!r})
+producer.send("t", "v").result()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert ended.stderr == ""
