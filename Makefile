@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-KERNEL_SOURCE := $(wildcard src/distributedlog/records/_kernel*.py)
+KERNEL_SOURCE := $(wildcard src/distributedlog/records/_kernel*.py src/distributedlog/records/*.pxd)
 FIND_JAVA := $(BIN)/python -c 'from distributedlog.spark.session.java import main; raise SystemExit(main())'
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # What is run again with the interpreted kernel: what is made of it, and one broker that is killed again and again.

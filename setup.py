@@ -1,7 +1,8 @@
 """Builds the record kernel as C extensions where a compiler is found.
 
-The kernel is written in Cython's pure-Python mode: `records/_kernel*.py`.  The extensions are optional:
-when they cannot be built, the package installs all the same and the very same files run interpreted.
+The kernel is written in Cython's pure-Python mode: `records/_kernel*.py`; `records/*.pxd` has what it calls
+of C beyond that.  The extensions are optional: when they cannot be built, the package installs all the same
+and the very same files run interpreted.
 """
 
 from pathlib import Path
@@ -17,10 +18,17 @@ def extensions() -> list[Extension]:
     except ImportError:
         print("Cython is not installed: the record kernel will run interpreted")
         return []
-    sources = sorted(Path("src", *PACKAGE.split(".")).glob("_kernel*.py"))
+    folder = Path("src", *PACKAGE.split("."))
+    sources = sorted(folder.glob("_kernel*.py"))
+    declarations = sorted(map(str, folder.glob("*.pxd")))  # a source distribution holds them as `depends`
     compiled: list[Extension] = cythonize(
         [
-            Extension(f"{PACKAGE}.{source.stem}", [str(source)], extra_compile_args=["-O3"])
+            Extension(
+                f"{PACKAGE}.{source.stem}",
+                [str(source)],
+                depends=declarations,
+                extra_compile_args=["-O3"],
+            )
             for source in sources
         ],
         build_dir="build/cython",

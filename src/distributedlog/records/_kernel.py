@@ -26,17 +26,18 @@ from distributedlog.records.layout import RECORD_BYTES_MIN, BatchHeader, Header,
 
 if TYPE_CHECKING:
     from distributedlog.records import _shim as cython
-    from distributedlog.records._shim import Py_INCREF, PyTuple_SET_ITEM, PyType_GenericAlloc, memcpy
+    from distributedlog.records._shim import PyObject_GC_UnTrack, PyType_GenericAlloc, memcpy, set_item
 else:
     try:
         import cython
     except ImportError:
         from distributedlog.records import _shim as cython
     if cython.compiled:
-        from cython.cimports.cpython.object import ssizeargfunc
-        from cython.cimports.cpython.ref import Py_INCREF
-        from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
-        from cython.cimports.cpython.type import PyType_GenericAlloc
+        from cython.cimports.distributedlog.records._tuples import (
+            PyObject_GC_UnTrack,
+            PyType_GenericAlloc,
+            set_item,
+        )
         from cython.cimports.libc.string import memcpy
 
 COMPILED: bool = cython.compiled
@@ -244,7 +245,10 @@ class Cursor:
         while self.header_count > 0:
             self.next_header()
             key = self.taken(self.key_start, self.key_length).decode("utf-8", "replace")
-            headers.append(tuple.__new__(Header, (key, self.taken(self.value_start, self.value_length))))
+            header = tuple.__new__(Header, (key, self.taken(self.value_start, self.value_length)))
+            if cython.compiled:
+                PyObject_GC_UnTrack(header)
+            headers.append(header)
             self.header_count -= 1
         return tuple(headers)
 
@@ -252,17 +256,19 @@ class Cursor:
 @cython.cfunc
 @cython.inline
 def _new_record(value: Any, key: Any, headers: Any, timestamp_ms: Any, offset: Any) -> Any:
-    """`Record(...)` without a Python call: a named tuple is a tuple with a type of its own."""
+    """`Record(...)` without a Python call: a named tuple is a tuple with a type of its own.
+
+    The garbage collector need not look at it, since nothing in it refers to other objects.
+    """
     if not cython.compiled:
         return tuple.__new__(Record, (value, key, headers, timestamp_ms, offset))
-    # Cython declares this function's first argument as any object, and C as a type: hence the cast.
-    allocate: ssizeargfunc = cython.cast(ssizeargfunc, PyType_GenericAlloc)  # type: ignore[name-defined]
-    record = allocate(_RECORD_TYPE, 5)
-    _set_item(record, 0, value)
-    _set_item(record, 1, key)
-    _set_item(record, 2, headers)
-    _set_item(record, 3, timestamp_ms)
-    _set_item(record, 4, offset)
+    record = PyType_GenericAlloc(_RECORD_TYPE, 5)
+    set_item(record, 0, value)
+    set_item(record, 1, key)
+    set_item(record, 2, headers)
+    set_item(record, 3, timestamp_ms)
+    set_item(record, 4, offset)
+    PyObject_GC_UnTrack(record)
     return record
 
 
@@ -272,24 +278,16 @@ def _new_placed(place: Any, offset: Any, time: Any, key: Any, value: Any, header
     kind, topic, partition = place
     if not cython.compiled:
         return tuple.__new__(kind, (topic, partition, offset, time, key, value, headers))
-    allocate: ssizeargfunc = cython.cast(ssizeargfunc, PyType_GenericAlloc)  # type: ignore[name-defined]
-    record = allocate(kind, 7)
-    _set_item(record, 0, topic)
-    _set_item(record, 1, partition)
-    _set_item(record, 2, offset)
-    _set_item(record, 3, time)
-    _set_item(record, 4, key)
-    _set_item(record, 5, value)
-    _set_item(record, 6, headers)
+    record = PyType_GenericAlloc(kind, 7)
+    set_item(record, 0, topic)
+    set_item(record, 1, partition)
+    set_item(record, 2, offset)
+    set_item(record, 3, time)
+    set_item(record, 4, key)
+    set_item(record, 5, value)
+    set_item(record, 6, headers)
+    PyObject_GC_UnTrack(record)
     return record
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _set_item(record: Any, index: cython.Py_ssize_t, item: Any) -> cython.void:
-    Py_INCREF(item)  # the tuple owns what it is given
-    PyTuple_SET_ITEM(record, index, item)
 
 
 def decode_records(

@@ -41,14 +41,13 @@ if TYPE_CHECKING:
     from distributedlog.records import _shim as cython
     from distributedlog.records._shim import (
         Py_buffer,
-        Py_INCREF,
         PyBUF_READ,
         PyBUF_WRITABLE,
         PyBuffer_Release,
         PyMemoryView_FromMemory,
         PyObject_GetBuffer,
-        PyTuple_SET_ITEM,
         PyType_GenericAlloc,
+        set_item,
     )
 else:
     try:
@@ -64,10 +63,7 @@ else:
             PyObject_GetBuffer,
         )
         from cython.cimports.cpython.memoryview import PyMemoryView_FromMemory
-        from cython.cimports.cpython.object import ssizeargfunc
-        from cython.cimports.cpython.ref import Py_INCREF
-        from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
-        from cython.cimports.cpython.type import PyType_GenericAlloc
+        from cython.cimports.distributedlog.records._tuples import PyType_GenericAlloc, set_item
 
 COMPILED: bool = cython.compiled
 
@@ -271,22 +267,20 @@ def _read_sound(
     )
     if _crc32c(checked) != crc:
         return None
-    # Cython declares this function's first argument as any object, and C as a type: hence the cast.
-    allocate: ssizeargfunc = cython.cast(ssizeargfunc, PyType_GenericAlloc)  # type: ignore[name-defined]
-    header = allocate(_HEADER_TYPE, 13)
-    _set_item(header, 0, base_offset)
-    _set_item(header, 1, size - _LOG_OVERHEAD)
-    _set_item(header, 2, _read_number(data + 12, 4))
-    _set_item(header, 3, _MAGIC)
-    _set_item(header, 4, crc)
-    _set_item(header, 5, attributes)
-    _set_item(header, 6, last_delta)
-    _set_item(header, 7, _read_number(data + 27, 8))
-    _set_item(header, 8, _read_number(data + 35, 8))
-    _set_item(header, 9, _read_number(data + 43, 8))
-    _set_item(header, 10, _read_number(data + 51, 2))
-    _set_item(header, 11, _read_number(data + 53, 4))
-    _set_item(header, 12, count)
+    header = PyType_GenericAlloc(_HEADER_TYPE, 13)
+    set_item(header, 0, base_offset)
+    set_item(header, 1, size - _LOG_OVERHEAD)
+    set_item(header, 2, _read_number(data + 12, 4))
+    set_item(header, 3, _MAGIC)
+    set_item(header, 4, crc)
+    set_item(header, 5, attributes)
+    set_item(header, 6, last_delta)
+    set_item(header, 7, _read_number(data + 27, 8))
+    set_item(header, 8, _read_number(data + 35, 8))
+    set_item(header, 9, _read_number(data + 43, 8))
+    set_item(header, 10, _read_number(data + 51, 2))
+    set_item(header, 11, _read_number(data + 53, 4))
+    set_item(header, 12, count)
     return header
 
 
@@ -310,14 +304,6 @@ def _write_number(data: cython.p_uchar, size: cython.Py_ssize_t, number: cython.
     at: cython.Py_ssize_t
     for at in range(size):
         data[size - 1 - at] = (number >> (8 * at)) & 0xFF
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _set_item(header: Any, index: cython.Py_ssize_t, item: Any) -> cython.void:
-    Py_INCREF(item)  # the tuple owns what it is given
-    PyTuple_SET_ITEM(header, index, item)
 
 
 def scan_batches(buffer: Buffer, start: int, limit: int, check_crc: bool) -> ScanResult:

@@ -69,6 +69,6 @@ def _absent(*_arguments: Any) -> Any:
     raise NotImplementedError("only the compiled form calls C")
 
 
-memcpy = Py_INCREF = PyTuple_SET_ITEM = PyType_GenericAlloc = _absent
+memcpy = set_item = PyType_GenericAlloc = PyObject_GC_UnTrack = _absent
 PyObject_GetBuffer = PyBuffer_Release = PyMemoryView_FromMemory = _absent
 PyBUF_SIMPLE = PyBUF_WRITABLE = PyBUF_READ = 0

@@ -1,5 +1,6 @@
 """Encoding and decoding are inverse, and the bytes are Kafka's."""
 
+import gc
 from typing import NamedTuple
 
 import pytest
@@ -15,7 +16,7 @@ from distributedlog.model.errors import (
 from distributedlog.model.limits import RecordLimits
 from distributedlog.records.batch import HEADER_BYTES, check_batch, read_header
 from distributedlog.records.compression import Codec
-from distributedlog.records.kernel import decode_records
+from distributedlog.records.kernel import FORM, decode_records
 from distributedlog.records.record import Header, Record, decode_batch, decompress_records, encode_batch
 from tests.unit.records.strategies import (
     LIMITS,
@@ -60,6 +61,16 @@ def test_records_may_come_with_their_place(these: list[Record], codec: Codec, ba
         for each in numbered(these, base_offset)
     ]
     assert all(type(each) is Placed for each in found)
+
+
+@pytest.mark.skipif(FORM == "interpreted", reason="only the compiled kernel makes tuples by itself")
+@pytest.mark.parametrize("place", [None, (Placed, "t", 7)])
+def test_the_garbage_collector_does_not_look_at_decoded_records(place: tuple[type, str, int] | None) -> None:
+    batch = encode_batch([Record(b"v", b"k", (Header("h", b"1"),), 5, -1)] * 3)
+    header = read_header(batch)
+    found = decode_records(decompress_records(batch, 0, header), header, 1000, place)
+    assert not any(map(gc.is_tracked, found))
+    assert not any(gc.is_tracked(each) for record in found for each in record.headers)
 
 
 @thorough
