@@ -3,6 +3,7 @@
 
 | part | used by |
 |---|---|
+| `new_record`, which makes a `Record` | producers |
 | `RecordEncoder` | `record` |
 | `Ranges`, `RowEncoder`: Arrow buffers to records with no object for a record | `arrow` |
 
@@ -19,19 +20,26 @@ from distributedlog.records.layout import HEADER_BYTES, INT32_MAX, INT64_MAX, Re
 
 if TYPE_CHECKING:
     from distributedlog.records import _shim as cython
-    from distributedlog.records._shim import memcpy
+    from distributedlog.records._shim import PyObject_GC_UnTrack, PyType_GenericAlloc, memcpy, set_item
 else:
     try:
         import cython
     except ImportError:
         from distributedlog.records import _shim as cython
     if cython.compiled:
+        from cython.cimports.distributedlog.records._tuples import (
+            PyObject_GC_UnTrack,
+            PyType_GenericAlloc,
+            set_item,
+        )
         from cython.cimports.libc.string import memcpy
 
 COMPILED: bool = cython.compiled
 
 _HEADER_BYTES = cython.declare(cython.Py_ssize_t, HEADER_BYTES)
 _INT32_MAX = cython.declare(cython.longlong, INT32_MAX)
+_RECORD_TYPE = cython.declare(type, Record)
+_NO_OFFSET = -1
 
 
 # --- numbers -----------------------------------------------------------------------------------
@@ -103,6 +111,23 @@ def _int64(value: Any) -> cython.longlong:
 
 
 # --- writing records ---------------------------------------------------------------------------
+
+
+def new_record(value: Any, key: Any, headers: Any, timestamp_ms: Any) -> Any:
+    """`Record(...)` without an offset, and without a Python call.
+
+    The garbage collector need not look at it, since nothing in it refers to other objects.
+    """
+    if not cython.compiled:
+        return tuple.__new__(Record, (value, key, headers, timestamp_ms, _NO_OFFSET))
+    record = PyType_GenericAlloc(_RECORD_TYPE, 5)
+    set_item(record, 0, value)
+    set_item(record, 1, key)
+    set_item(record, 2, headers)
+    set_item(record, 3, timestamp_ms)
+    set_item(record, 4, _NO_OFFSET)
+    PyObject_GC_UnTrack(record)
+    return record
 
 
 def encode_records(

@@ -25,7 +25,7 @@ from distributedlog.records._kernel_scan import (
     scan_batches,
 )
 from distributedlog.records._kernel_write import COMPILED as _WRITES_COMPILED
-from distributedlog.records._kernel_write import Ranges, RowEncoder, encode_records, varint_bytes
+from distributedlog.records._kernel_write import Ranges, RowEncoder, encode_records, new_record, varint_bytes
 
 _IS_COMPILED = _READS_COMPILED and _CHECKS_COMPILED and _SCANS_COMPILED and _WRITES_COMPILED
 FORM = "compiled" if _IS_COMPILED else "interpreted"
@@ -47,6 +47,7 @@ __all__ = [
     "find_spans",
     "find_timestamp",
     "measure_columns",
+    "new_record",
     "place_batch",
     "read_batch_header",
     "rebase_timestamps",

@@ -16,7 +16,7 @@ from distributedlog.model.errors import (
 from distributedlog.model.limits import RecordLimits
 from distributedlog.records.batch import HEADER_BYTES, check_batch, read_header
 from distributedlog.records.compression import Codec
-from distributedlog.records.kernel import FORM, decode_records
+from distributedlog.records.kernel import FORM, decode_records, new_record
 from distributedlog.records.record import Header, Record, decode_batch, decompress_records, encode_batch
 from tests.unit.records.strategies import (
     LIMITS,
@@ -196,3 +196,11 @@ def test_a_wrong_checksum_is_refused_unless_it_is_not_asked_for() -> None:
     with pytest.raises(CorruptBatchError, match="CRC32C"):
         decode_batch(batch, limits=LIMITS)
     assert decode_batch(batch, limits=LIMITS, check_crc=False) == [Record(b"payloae", offset=0)]
+
+
+def test_a_record_that_a_producer_makes_is_as_any_other() -> None:
+    headers = (Header("h", b"1"),)
+    record = new_record(b"v", None, headers, 5)
+    assert record == Record(b"v", None, headers, 5)
+    assert type(record) is Record
+    assert gc.is_tracked(record) is (FORM == "interpreted")

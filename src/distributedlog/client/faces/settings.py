@@ -16,6 +16,7 @@ from distributedlog.model.errors import ConfigError, InvalidRecordError
 from distributedlog.model.iso_durations import duration_nanoseconds
 from distributedlog.model.suggestions import nearest
 from distributedlog.records.compression import Codec
+from distributedlog.records.kernel import new_record
 from distributedlog.records.layout import NO_TIMESTAMP
 from distributedlog.records.record import Header, Record
 
@@ -296,5 +297,5 @@ class Serializers:
             key = as_bytes(key)
         if timestamp_ms is None:
             timestamp_ms = NO_TIMESTAMP
-        parts = (value, key, as_headers(headers) if headers else NO_HEADERS, timestamp_ms, -1)
-        return tuple.__new__(Record, parts)  # `Record(...)` takes a call of Python's more, for every record
+        made: Record = new_record(value, key, as_headers(headers) if headers else NO_HEADERS, timestamp_ms)
+        return made
