@@ -2,7 +2,8 @@
 
 `poll` gives what has come.  Before it opens a response, the next request is sent: the headers of the batches
 say from where on.  So the brokers work while responses are decoded, and while the caller works on what `poll`
-has returned.  More than one response per broker is never held, besides the one that is opened.
+has returned.  More than one response per broker is never held, besides the one that is opened.  Of that, a
+few partitions at a time are made records: all at once would be more than a processor's caches hold.
 
 | a partition's answer        | then                                                              |
 |-----------------------------|-------------------------------------------------------------------|
@@ -21,6 +22,7 @@ Groups are not known here: nobody else decides what is read, and nothing is comm
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, NamedTuple
@@ -39,6 +41,9 @@ from distributedlog.model.errors import DlogError, LogTruncationError, OffsetOut
 from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.fetch import FetchRequest, FetchResponse
 from distributedlog.protocol.messages.offset_for_leader_epoch import EpochEndOffset
+
+OPENED_BYTES: Final = 512 * 1024
+"""The bytes of batches after which a poll opens no further partition for its records."""
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -83,6 +88,7 @@ class Consumer:
         """What `poll` has to raise, unless the partition is moved or dropped before."""
         self._arrived: list[Arrived] = []
         """What has come and was not opened."""
+        self._opened_bytes_max = OPENED_BYTES
         self._ready: list[Fetched] = []
         """What was opened and was not given out: a poll that is cancelled loses nothing."""
         self.metrics = FetchMetrics()
@@ -139,16 +145,22 @@ class Consumer:
             self._failures.pop(each, None)
 
     def make_rows(self) -> None:
-        """Records come as rows of Arrow from now on."""
+        """Records come as rows of Arrow from now on, those of a response together."""
         self._fetcher.makes_rows = True
+        self._opened_bytes_max = sys.maxsize
 
     def make(self, kind: type) -> None:
         """Records come as such named tuples from now on, as `Fetcher.makes` says."""
         self._fetcher.makes = kind
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetches nothing for these until they are resumed."""
-        self._fetcher.paused.update(partitions)
+        """Gives out nothing of these, and fetches nothing for them, until they are resumed."""
+        paused = set(partitions)
+        self._fetcher.paused |= paused
+        for each in self._arrived:
+            if each.partition in paused:
+                self._fetcher.give_back(each)
+        self._arrived = [each for each in self._arrived if each.partition not in paused]
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         self._fetcher.paused.difference_update(partitions)
@@ -173,8 +185,10 @@ class Consumer:
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
-        """The offset of the next record of each partition."""
-        return self._fetcher.positions
+        """The offset of the next record of each partition that `poll` gives out."""
+        if not self._arrived:
+            return self._fetcher.positions
+        return {**self._fetcher.positions, **{each.partition: each.offset for each in self._arrived}}
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -326,8 +340,12 @@ class Consumer:
                 self._note_failure(partition, error)
 
     def _open_arrived(self) -> None:
-        while self._arrived:  # whatever is raised, the others are opened by the next poll
+        """Opens until there is enough to give out.  Whatever is raised, the others are opened by the next
+        poll."""
+        opened_bytes = 0
+        while self._arrived and (not self._ready or opened_bytes < self._opened_bytes_max):
             each = self._arrived.pop(0)
+            opened_bytes += len(each.batches)
             try:
                 fetched = self._fetcher.open(each)
             except DlogError as error:

@@ -241,6 +241,11 @@ class Fetcher:
             data.log_start_offset,
         )
 
+    def give_back(self, arrived: Arrived) -> None:
+        """It is not opened, and asked for again."""
+        if self.positions.get(arrived.partition) == arrived.next_offset:
+            self.positions[arrived.partition] = arrived.offset
+
     def open(self, arrived: Arrived) -> Fetched:
         """The records of what has come, up to the first unsound batch; raises if that is the first of all."""
         partition, offset, batches, aborted, next_offset = arrived[:5]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from distributedlog.client import consumer as consuming
 from distributedlog.client import fetcher
 from distributedlog.client.consumer import Consumer
 from distributedlog.client.fetcher import Arrived, Fetched, FetchOptions
@@ -305,6 +306,46 @@ def test_the_next_fetch_is_under_way_when_what_came_is_opened(monkeypatch: pytes
             assert [each.offset for each in fetched.records] == [0, 1, 2]
 
     with broker.running():
+        run(story())
+
+
+def test_of_what_came_a_poll_opens_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = filled(3)
+    ledger.append(THERE, encode_batch([Record(b"there", timestamp_ms=1)]))
+    monkeypatch.setattr(consuming, "OPENED_BYTES", 1)
+
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            await consumer.assign({HERE: BEGINNING, THERE: BEGINNING})
+            (fetched,) = await consumer.poll(5000)
+            assert (fetched.partition, len(fetched.records)) == (HERE, 3)
+            assert dict(consumer.positions) == {HERE: 3, THERE: 0}
+            (fetched,) = await consumer.poll(0)
+            assert (fetched.partition, len(fetched.records)) == (THERE, 1)
+            assert dict(consumer.positions) == {HERE: 3, THERE: 1}
+
+    with (broker := ledger.broker()).running():
+        run(story())
+
+
+def test_what_came_of_a_paused_partition_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = filled(3)
+    ledger.append(THERE, encode_batch([Record(b"there", timestamp_ms=1)]))
+    monkeypatch.setattr(consuming, "OPENED_BYTES", 1)
+
+    async def story() -> None:
+        async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
+            await consumer.assign({HERE: BEGINNING, THERE: BEGINNING})
+            await consumer.poll(5000)
+            consumer.pause([THERE])
+            assert await consumer.poll(20) == []
+            assert dict(consumer.positions) == {HERE: 3, THERE: 0}
+            consumer.resume([THERE])
+            while not (found := await consumer.poll(5000)):
+                pass
+            assert [(each.partition, len(each.records)) for each in found] == [(THERE, 1)]
+
+    with (broker := ledger.broker()).running():
         run(story())
 
 
