@@ -22,7 +22,6 @@ Groups are not known here: nobody else decides what is read, and nothing is comm
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, NamedTuple
@@ -42,8 +41,8 @@ from distributedlog.model.ids import TopicPartition
 from distributedlog.protocol.messages.fetch import FetchRequest, FetchResponse
 from distributedlog.protocol.messages.offset_for_leader_epoch import EpochEndOffset
 
-OPENED_BYTES: Final = 512 * 1024
-"""The bytes of batches after which a poll opens no further partition for its records."""
+OPENED_RECORDS: Final = 8_000
+"""The records after which a poll opens no further partition."""
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -88,7 +87,6 @@ class Consumer:
         """What `poll` has to raise, unless the partition is moved or dropped before."""
         self._arrived: list[Arrived] = []
         """What has come and was not opened."""
-        self._opened_bytes_max = OPENED_BYTES
         self._ready: list[Fetched] = []
         """What was opened and was not given out: a poll that is cancelled loses nothing."""
         self.metrics = FetchMetrics()
@@ -145,9 +143,8 @@ class Consumer:
             self._failures.pop(each, None)
 
     def make_rows(self) -> None:
-        """Records come as rows of Arrow from now on, those of a response together."""
+        """Records come as rows of Arrow from now on."""
         self._fetcher.makes_rows = True
-        self._opened_bytes_max = sys.maxsize
 
     def make(self, kind: type) -> None:
         """Records come as such named tuples from now on, as `Fetcher.makes` says."""
@@ -342,15 +339,15 @@ class Consumer:
     def _open_arrived(self) -> None:
         """Opens until there is enough to give out.  Whatever is raised, the others are opened by the next
         poll."""
-        opened_bytes = 0
-        while self._arrived and (not self._ready or opened_bytes < self._opened_bytes_max):
+        opened = 0
+        while self._arrived and opened < OPENED_RECORDS:
             each = self._arrived.pop(0)
-            opened_bytes += len(each.batches)
             try:
                 fetched = self._fetcher.open(each)
             except DlogError as error:
                 self._note_unsound(each.partition, error)
                 continue
+            opened += len(fetched.records) + len(fetched.placed)
             has_moved = self._tells_empty and fetched.next_offset > each.offset
             if has_moved or not fetched.is_empty:
                 self._ready.append(fetched)

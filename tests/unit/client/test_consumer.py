@@ -312,7 +312,7 @@ def test_the_next_fetch_is_under_way_when_what_came_is_opened(monkeypatch: pytes
 def test_of_what_came_a_poll_opens_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = filled(3)
     ledger.append(THERE, encode_batch([Record(b"there", timestamp_ms=1)]))
-    monkeypatch.setattr(consuming, "OPENED_BYTES", 1)
+    monkeypatch.setattr(consuming, "OPENED_RECORDS", 1)
 
     async def story() -> None:
         async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
@@ -331,7 +331,7 @@ def test_of_what_came_a_poll_opens_only_so_much(monkeypatch: pytest.MonkeyPatch)
 def test_what_came_of_a_paused_partition_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = filled(3)
     ledger.append(THERE, encode_batch([Record(b"there", timestamp_ms=1)]))
-    monkeypatch.setattr(consuming, "OPENED_BYTES", 1)
+    monkeypatch.setattr(consuming, "OPENED_RECORDS", 1)
 
     async def story() -> None:
         async with Cluster([broker.address], QUICK) as cluster, Consumer(cluster) as consumer:
