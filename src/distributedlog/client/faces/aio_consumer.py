@@ -126,7 +126,7 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            self._settle()
+            self.settle()
         await self.close()
 
     # --- what to read --------------------------------------------------------------------------
@@ -273,7 +273,7 @@ class Consumer:
 
     async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
         """Returns records, or none after the timeout.  All that was given out before counts as dealt with."""
-        self._settle()
+        self.settle()
         most = max_records or self._poll_records_max
         if self._pending.records:  # left by an iteration that was ended
             await self._maintain()
@@ -285,6 +285,16 @@ class Consumer:
         self._stand_behind(taken.positions)
         return taken.records
 
+    def poll_pending(self, max_records: int | None) -> list[ConsumerRecord]:
+        """What `poll` gives, after `settle`, if it is at hand and nothing else is due; else nothing.  A poll
+        from another thread may ask.  What an interrupt keeps from it `take_back` gives out again."""
+        if self._pending.records or self._is_maintenance_due():
+            return []
+        self._before = self._positions.copy()
+        taken = self._take_now(max_records or self._poll_records_max)
+        self._positions.update(taken.positions)
+        return taken.records
+
     def _stand_behind(self, positions: Mapping[TopicPartition, int]) -> None:
         """What is given out by `poll` ends there."""
         self._before = {each: self._positions[each] for each in positions if each in self._positions}
@@ -293,7 +303,7 @@ class Consumer:
     async def poll_arrow(self, timeout_ms: int = 1_000) -> "pyarrow.Table":
         """Returns records as rows, with no Python object for each, or no rows after the timeout: `topic`,
         `partition`, `offset`, `timestamp`, `key`, `value`, `headers`."""
-        self._settle()
+        self.settle()
         self._read_as(arrow=True)
         clock = self._cluster.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
@@ -336,15 +346,16 @@ class Consumer:
     def next_pending(self) -> ConsumerRecord | None:
         """The next record if it is at hand and nothing else is due.  Iteration from another thread may
         ask."""
-        self._settle()
+        self.settle()
         pending = self._pending.records
         if not pending or self._is_maintenance_due():
             return None
         record = self._given = pending.pop()
         return record
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """The program asks for more: it has dealt with what it has."""
+        self._before = {}
         given, self._given = self._given, None
         if given is None:
             self._safe.update(self._positions)
@@ -362,9 +373,8 @@ class Consumer:
         deadline_ms = clock.monotonic_ms() + timeout_ms
         while True:
             await self._maintain()
-            taken = self._prefetched.take(most, self._assigned.paused)
+            taken = self._take_now(most)
             if taken.records:
-                self._counts["records"] += len(taken.records)
                 return taken
             self._positions.update(taken.positions)  # behind markers, and what was aborted
             left_ms = deadline_ms - clock.monotonic_ms()
@@ -374,13 +384,18 @@ class Consumer:
                 continue
             self._prefetched.add(await self._assigned.poll(min(left_ms, STEP_MS_MAX)))
 
+    def _take_now(self, most: int) -> Taken:
+        taken = self._prefetched.take(most, self._assigned.paused)
+        self._counts["records"] += len(taken.records)
+        return taken
+
     # --- looking after the group ---------------------------------------------------------------
 
     def _is_maintenance_due(self) -> bool:
         member = self._member
         if member is not None:
             member.polled()
-        return self._is_turn_due() or bool(self._unresolved) or self._is_commit_due()
+        return self._is_turn_due() or bool(self._unresolved or self._changes) or self._is_commit_due()
 
     def _is_turn_due(self) -> bool:
         """Whether a rebalance goes on as soon as somebody polls."""
@@ -390,8 +405,8 @@ class Consumer:
 
     def _is_commit_due(self) -> bool:
         """Nothing is committed while a join is under way: it would only be refused."""
-        is_time = self._cluster.clock.monotonic_ms() >= self._commit_due_ms
-        return self._commits_itself and is_time and self._joining is None
+        can_commit = self._commits_itself and self._joining is None
+        return can_commit and self._cluster.clock.monotonic_ms() >= self._commit_due_ms
 
     async def _maintain(self) -> None:
         if self._is_closed:

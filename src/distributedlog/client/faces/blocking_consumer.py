@@ -1,8 +1,9 @@
 """The consumer of programs without an event loop: `distributedlog.Consumer`.
 
 The consumer of `aio_consumer`, on a loop in a thread of its own.  Each call runs there and is waited for
-here.  While it is waited for, callbacks that it causes are handed back and run on the caller's own thread,
-so that they may use the consumer, to commit or to seek:
+here; only records that have been fetched already are given out without, if nothing else is due.  While a call
+is waited for, callbacks that it causes are handed back and run on the caller's own thread, so that they may
+use the consumer, to commit or to seek:
 
     caller  --poll-->  loop  --partitions revoked-->  caller: on_revoked  --done-->  loop  --records-->
     caller
@@ -23,7 +24,7 @@ from distributedlog.client.faces.aio_consumer import OnPartitions
 from distributedlog.client.faces.loop_thread import LoopThread, left_behind
 from distributedlog.client.faces.records import ConsumerRecord
 from distributedlog.client.faces.settings import BOOTSTRAP_DEFAULT, ConsumerSettings
-from distributedlog.model.errors import ClientClosedError
+from distributedlog.model.errors import ClientClosedError, InvalidRecordError
 from distributedlog.model.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -91,21 +92,22 @@ class Consumer:
             is_given = True
             return found
 
-        def take_back() -> None:
-            if is_given:
-                self._consumer.take_back()
-
         try:
             found = self._run(give())
         except ClientClosedError:
             raise
         except BaseException:
-            self._must_ask = True
-            if self._thread.is_running:
-                self._thread.call_soon(take_back)
+            self._take_back(lambda: is_given)
             raise
         self._must_ask = False
         return found
+
+    def _take_back(self, is_given: Callable[[], bool] = lambda: True) -> None:
+        """Has the loop give out again what an interrupt keeps from the caller, if it has been given out."""
+        self._must_ask = True
+        if self._thread.is_running:
+            consumer = self._consumer
+            self._thread.call_soon(lambda: consumer.take_back() if is_given() else None)
 
     def _answer(self, call: _Call) -> None:
         outer, self._calls = (
@@ -235,6 +237,16 @@ class Consumer:
 
     def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
         """Returns records, or none after the timeout.  All that was given out before counts as dealt with."""
+        if not self._must_ask and not self._is_closed:
+            self._consumer.settle()
+            try:
+                if found := self._consumer.poll_pending(max_records):
+                    return found
+            except InvalidRecordError:  # then nothing was taken
+                raise
+            except BaseException:
+                self._take_back()
+                raise
         return self._give(lambda: self._consumer.poll(timeout_ms, max_records))
 
     def poll_arrow(self, timeout_ms: int = 1_000) -> "pyarrow.Table":

@@ -3,14 +3,17 @@ that the caller has not dealt with."""
 
 import asyncio
 import queue
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from distributedlog import Consumer, TopicPartition
 from distributedlog.client.admin.group_offsets import GroupOffsets, OffsetAndMetadata
+from distributedlog.client.faces import aio_consumer, records
 from distributedlog.records.record import Record, encode_batch
 from tests.unit.client.ledger import Ledger
 from tests.unit.client.stage import WAIT_SECONDS, ScriptedBroker
@@ -59,6 +62,66 @@ def test_records_that_an_interrupt_keeps_from_the_caller_are_given_out_again(
         interrupted(consumer, lambda: poll(consumer), monkeypatch)
         assert consumer.positions() == {HERE: 1}
         assert poll(consumer) == [1, 2, 3, 4, 5]
+
+
+def test_what_is_at_hand_is_given_out_without_the_loop(broker: ScriptedBroker) -> None:
+    with Consumer(broker.bootstrap, auto_offset_reset="earliest", max_poll_records=2) as consumer:
+        consumer.assign([HERE])
+        assert offsets_polled(consumer) == [0, 1]
+        may_go_on = threading.Event()
+        consumer._thread.call_soon(may_go_on.wait, WAIT_SECONDS)  # the loop has something else to do
+        assert [each.offset for each in consumer.poll(0, 1)] == [2]
+        assert offsets_polled(consumer) == [3, 4]
+        assert not may_go_on.is_set()
+        may_go_on.set()
+        assert consumer.positions() == {HERE: 5}
+        assert consumer.metrics()["records"] == 5
+
+
+def interrupted_at(line: int, what: Callable[[], object]) -> bool:
+    """Whether it came so far as to be interrupted at that line, of those of the asynchronous consumer and of
+    what keeps its records."""
+    left = line
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename not in (aio_consumer.__file__, records.__file__):
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                sys.settrace(before)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        what()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_an_interrupt_while_what_is_at_hand_is_taken_loses_and_repeats_nothing(
+    broker: ScriptedBroker,
+) -> None:
+    with Consumer(broker.bootstrap, auto_offset_reset="earliest", max_poll_records=2) as consumer:
+        consumer.assign([HERE])
+        line = 0
+        while True:
+            found = offsets_polled(consumer)
+            is_interrupted = interrupted_at(line, lambda: consumer.poll(5000))
+            if not is_interrupted:
+                break
+            while len(found) < 6:
+                found += offsets_polled(consumer)
+            assert found == [0, 1, 2, 3, 4, 5], line
+            consumer.seek(HERE, 0)
+            line += 1
+        assert line > 20
 
 
 def test_iteration_goes_on_with_the_record_that_an_interrupt_kept_from_the_caller(
