@@ -132,9 +132,11 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            await self.flush()
-        await self.close()
+        try:
+            if error is None:
+                await self.flush()
+        finally:
+            await self.close()
 
     def lease(self, transactional_id: str, producer_id: int, epoch: int) -> None:
         """Has everything from here on written by this producer, in a transaction that others end (`sinks`).
@@ -224,10 +226,12 @@ class Producer:
         self._sender = None
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        closed = ConnectionLostError("the producer was closed before the record was delivered")
-        for batch in self._accumulator.drop(with_under_way=True):
-            self._report(batch, closed)
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            closed = ConnectionLostError("the producer was closed before the record was delivered")
+            for batch in self._accumulator.drop(with_under_way=True):
+                self._report(batch, closed)
         await self._abort_at_the_end()
 
     # --- transactions --------------------------------------------------------------------------

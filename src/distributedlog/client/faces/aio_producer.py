@@ -53,9 +53,11 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            await self.flush()
-        await self.close()
+        try:
+            if error is None:
+                await self.flush()
+        finally:
+            await self.close()
 
     async def send(
         self,
@@ -183,8 +185,10 @@ class Producer:
     async def close(self) -> None:
         """Closes it; what is not delivered fails: `flush` first to deliver it."""
         self._is_closed = True
-        await self._core.close()
-        await self._cluster.close()
+        try:
+            await self._core.close()
+        finally:
+            await self._cluster.close()
 
 
 def no_room(max_block_ms: int) -> BufferFullError:

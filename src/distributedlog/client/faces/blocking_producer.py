@@ -112,9 +112,11 @@ class Producer(Owner):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self.flush()
-        self.close()
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            self.close()
 
     # --- the caller's threads ------------------------------------------------------------------
 
@@ -318,8 +320,10 @@ class Producer(Owner):
     async def _close(self, core: Core, cluster: Cluster) -> None:
         self._into_batches(core)
         self._core = self._cluster = None
-        await core.close()
-        await cluster.close()
+        try:
+            await core.close()
+        finally:
+            await cluster.close()
 
     # --- the loop's thread ---------------------------------------------------------------------
 

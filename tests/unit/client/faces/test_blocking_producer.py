@@ -1,26 +1,30 @@
 """What the producer for threads owes its callers, where they could wait for nothing or for ever."""
 
+import asyncio
 import concurrent.futures
 import os
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from distributedlog import Producer
-from distributedlog.client.faces.delivery import BlockingDelivery, RecordMetadata
+from distributedlog import Producer, aio
+from distributedlog.client.faces.delivery import BlockingDelivery, Delivery, RecordMetadata
 from distributedlog.client.faces.loop_thread import LoopThread
 from distributedlog.client.producer import Producer as Core
 from distributedlog.model.errors import (
     BufferFullError,
     ClientClosedError,
+    ConnectionLostError,
     DlogError,
     RequestTimedOutError,
 )
+from distributedlog.protocol.api_keys import ApiKey
 from tests.unit.client.ledger import Ledger
-from tests.unit.client.stage import WAIT_SECONDS, ScriptedBroker
+from tests.unit.client.stage import WAIT_SECONDS, ScriptedBroker, run
 
 
 @pytest.fixture
@@ -205,3 +209,59 @@ producer.send("t", "v").result()
 """
     ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert ended.stderr == ""
+
+
+def test_a_block_that_is_left_by_an_interrupt_of_its_flush_leaves_nothing(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    deliveries: list[BlockingDelivery] = []
+
+    def block() -> None:
+        with monkeypatch.context() as patch, Producer(broker.bootstrap, linger_ms=60_000) as producer:
+            producer.partitions_for("t")
+            deliveries.append(producer.send("t", "v"))
+
+            def interrupted(*_: object) -> None:
+                patch.undo()
+                raise KeyboardInterrupt
+
+            patch.setattr(concurrent.futures.Future, "result", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert threads() == []
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert deliveries[0].done()
+
+
+@pytest.mark.parametrize("is_closing", [False, True])
+def test_a_block_whose_end_is_cancelled_leaves_nothing(is_closing: bool) -> None:
+    """Neither where everything is still to be delivered, nor where the producer is being closed already."""
+    ledger = Ledger({"t": 1}, deque(["no answer"]))
+
+    async def story(broker: ScriptedBroker) -> None:
+        before = asyncio.all_tasks()
+        deliveries: list[Delivery] = []
+
+        async def block() -> None:
+            async with aio.Producer(broker.bootstrap, linger_ms=0) as producer:
+                deliveries.append(await producer.send("t", "v"))
+                while broker.count(ApiKey.PRODUCE) == 0:
+                    await asyncio.sleep(0)
+                if is_closing:
+                    asyncio.get_running_loop().call_soon(leaving.cancel)
+                    raise ZeroDivisionError
+                asyncio.get_running_loop().call_later(0.01, leaving.cancel)
+
+        leaving = asyncio.create_task(block())
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
+        with pytest.raises(ConnectionLostError):
+            await deliveries[0]
+
+    with ledger.broker().running() as broker:
+        run(story(broker))
