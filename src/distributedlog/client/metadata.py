@@ -49,6 +49,7 @@ from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
     BrokerAvoidedError,
     BrokerUnreachableError,
+    ClientClosedError,
     DlogError,
     UnknownTopicError,
 )
@@ -98,6 +99,7 @@ class Cluster:
         self._is_stale = True
         self._is_reached = False
         """Whether any broker of it has ever answered."""
+        self._is_closed = False
         self._names: set[str] = set()
         """The topics that callers have asked about: a renewal is about these."""
 
@@ -110,6 +112,8 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
+        """Closes all connections; no other is made from here on."""
+        self._is_closed = True
         connections = list(self._connections.values())
         self._connections.clear()
         for connection in connections:
@@ -125,6 +129,7 @@ class Cluster:
             known = self._connections.get(address)
             if known is not None and not known.is_closed:
                 return known
+            self._check_open()
             self._reachability.check(address, self.clock.monotonic_ms())
             try:
                 made = await connect(
@@ -138,9 +143,16 @@ class Cluster:
                 self._reachability.failed(address, error, self.clock.monotonic_ms())
                 raise
             self._reachability.succeeded(address)
+            if self._is_closed:  # meanwhile
+                made.close()
+            self._check_open()
             self._connections[address] = made
             self._is_reached = True
             return made
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosedError("the client is closed")
 
     async def connection(self, node_id: int) -> Connection:
         broker = self.view.brokers.get(node_id)

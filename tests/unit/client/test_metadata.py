@@ -1,6 +1,7 @@
 """A cluster: first contact, the view, leaders that move, and retries."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,6 +16,7 @@ from distributedlog.model.errors import (
     BrokerAvoidedError,
     BrokerError,
     BrokerUnreachableError,
+    ClientClosedError,
     ConnectionLostError,
     InvalidNameError,
     UnknownTopicError,
@@ -24,7 +26,7 @@ from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from distributedlog.protocol.schema import Message
 from tests.ports import free_port
-from tests.unit.client.stage import QUICK, HangUp, Raw, ScriptedBroker, mock_cluster, run
+from tests.unit.client.stage import QUICK, WAIT_SECONDS, HangUp, Raw, ScriptedBroker, mock_cluster, run
 
 
 def nobody() -> Address:
@@ -371,4 +373,40 @@ def test_what_is_known_is_given_up_though_its_brokers_are_connected(how: str) ->
             assert (cluster.rebootstraps, list(cluster._connections)) == (1, [new.address])
 
     with old.running(), new.running():
+        run(story())
+
+
+def test_a_closed_client_connects_to_nobody() -> None:
+    async def story() -> None:
+        cluster = Cluster([broker.address], QUICK)
+        await cluster.brokers()
+        await cluster.close()
+        with pytest.raises(ClientClosedError):
+            await cluster.connection_to(broker.address)
+
+    with (broker := ScriptedBroker()).running():
+        run(story())
+
+
+def test_a_client_that_is_closed_while_it_connects_leaves_no_connection() -> None:
+    greeted, may_answer = threading.Event(), threading.Event()
+    broker = ScriptedBroker()
+
+    def greet(request: Message, version: int) -> Message | Raw:
+        greeted.set()
+        may_answer.wait(WAIT_SECONDS)
+        return broker.greet(request, version)
+
+    async def story() -> None:
+        cluster = Cluster([broker.address], QUICK)
+        connecting = asyncio.create_task(cluster.connection_to(broker.address))
+        await asyncio.to_thread(greeted.wait, WAIT_SECONDS)
+        await cluster.close()
+        may_answer.set()
+        with pytest.raises(ClientClosedError):
+            await connecting
+        assert cluster._connections == {}
+
+    broker.answers[ApiKey.API_VERSIONS] = greet
+    with broker.running():
         run(story())
