@@ -26,9 +26,9 @@ between two tries lies a pause that doubles, with jitter.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from distributedlog.client.addresses import Address
 from distributedlog.client.connection import Connection, connect
@@ -51,6 +51,7 @@ from distributedlog.model.errors import (
     BrokerUnreachableError,
     ClientClosedError,
     DlogError,
+    RequestTimedOutError,
     UnknownTopicError,
 )
 from distributedlog.model.ids import TopicPartition, Uuid, check_topic_name
@@ -68,6 +69,9 @@ M = TypeVar("M", bound=Message)
 
 CREATION_TIMEOUT_MS: Final = 5_000
 """A broker that creates a topic on first use may deny that it exists while it does so."""
+
+NAMED_MAX: Final = 3
+"""How many addresses a message has."""
 
 
 class Cluster:
@@ -329,6 +333,14 @@ class Cluster:
             found.setdefault(view.leader_id, []).append(partition)
         return found
 
+    def by_known_leader(self, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
+        """Returns the same as the view has it, without asking; None where it has no leader, or is stale."""
+        found: dict[int | None, list[TopicPartition]] = {}
+        for partition in partitions:
+            leader = None if self.is_stale else self.view.leader_of(partition)
+            found.setdefault(leader, []).append(partition)
+        return found
+
     async def brokers(self) -> tuple[BrokerView, ...]:
         await self._renew_if_stale()
         return tuple(self.view.brokers[node_id] for node_id in sorted(self.view.brokers))
@@ -372,6 +384,21 @@ class Cluster:
                 if is_stale_view(error):
                     self.mark_stale()
             await asyncio.sleep(pause_ms / 1000)
+
+    async def until(self, deadline_ms: int, work: Coroutine[Any, Any, T], limit: str) -> T:
+        """Waits for it until that time of the clock, however long a request may take; `limit` is what sets
+        the time."""
+        left_ms = deadline_ms - self.clock.monotonic_ms()
+        try:
+            async with asyncio.timeout(max(0, left_ms) / 1000):
+                return await work
+        except TimeoutError:
+            raise RequestTimedOutError(f"{self._named()} did not answer within {limit}") from None
+
+    def _named(self) -> str:
+        """Those who could be asked, for messages."""
+        known = [str(each.address) for each in self.view.brokers.values()] or list(map(str, self._bootstrap))
+        return " or ".join([*known[:NAMED_MAX], *(["others"] if len(known) > NAMED_MAX else [])])
 
     def _was_never_reached(self, error: DlogError) -> bool:
         """A wrong address is told at once, unless somebody has said that the cluster may yet come."""

@@ -13,6 +13,7 @@ are kept through retries, the accumulator decides.
 | other, or there is no time for a retry   | failed; if it may have been written after all, the following   |
 |                                          | ones have another epoch                                        |
 | too large, of several records            | the same records in smaller batches                            |
+| none within the time for delivery        | failed, and may be there                                       |
 
 A producer with a transactional id sends only within transactions (`transactions/state`).  What fails in one,
 or waits when it is aborted, is not tried again.
@@ -25,9 +26,9 @@ A crash of this process loses what was not delivered; nothing here is kept on di
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from distributedlog.client.accumulator import NOBODY, Accumulator, Batch, Identity, estimated_bytes
 from distributedlog.client.errors import (
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
     from distributedlog.client.admin.group_offsets import OffsetAndMetadata
     from distributedlog.client.transactions.manager import GroupMetadata, Transactions
     from distributedlog.records.arrow_write import CutBatch
+
+T = TypeVar("T")
 
 NAMED_VERSION_MAX: Final = 12
 """The last version of Produce that names topics by name."""
@@ -391,7 +394,7 @@ class Producer:
                 continue
             # While it waited batches may have come back, or have been dropped.
             ready = self._accumulator.still_ready(ready, now_ms, flushing=self._flushing > 0)
-            for leader, partitions in self._by_known_leader(ready).items():
+            for leader, partitions in self._cluster.by_known_leader(ready).items():
                 self._start(leader, partitions)
             if not ready:
                 await self._wait_changed()
@@ -405,14 +408,6 @@ class Producer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_ms / 1000):
                 await self._changed.wait()
-
-    def _by_known_leader(self, partitions: list[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
-        """Groups by leader as the view has it; None where it has no leader."""
-        found: dict[int | None, list[TopicPartition]] = {}
-        for partition in partitions:
-            leader = None if self._cluster.is_stale else self._cluster.view.leader_of(partition)
-            found.setdefault(leader, []).append(partition)
-        return found
 
     def _start(self, leader: int | None, partitions: list[TopicPartition]) -> None:
         """One request, or several if they do not fit into one."""
@@ -433,9 +428,8 @@ class Producer:
         """Renews the identity; False if there is none to be had, and then everything that waits has
         failed."""
         try:
-            identity = await self._cluster.retrying(
-                self._ask_identity, timeout_ms=self.options.delivery_timeout_ms
-            )
+            asking = self._cluster.retrying(self._ask_identity, timeout_ms=self.options.delivery_timeout_ms)
+            identity = await self._in_time(asking, self._cluster.clock.monotonic_ms())
         except DlogError as error:
             self._drop_waiting(error)
             return False
@@ -465,7 +459,7 @@ class Producer:
     async def _find_leaders(self, batches: list[Batch]) -> None:
         for batch in batches:
             try:
-                await self._cluster.partition(batch.partition)
+                await self._in_time(self._cluster.partition(batch.partition), batch.created_ms)
             except DlogError as error:
                 self._handle_failure(batch, error)
             else:
@@ -473,8 +467,9 @@ class Producer:
                 self._changed.set()
 
     async def _deliver(self, leader: int, batches: list[Batch]) -> None:
+        first_ms = min(batch.created_ms for batch in batches)
         try:
-            responses = await self._produce(leader, batches)
+            responses = await self._in_time(self._produce(leader, batches), first_ms)
         except DlogError as error:
             for batch in batches:
                 batch.is_doubtful |= isinstance(error, UNKNOWN_OUTCOME)
@@ -492,6 +487,11 @@ class Producer:
                 )
             else:
                 self._handle_response(batch, response, leader)
+
+    def _in_time(self, work: "Coroutine[Any, Any, T]", since_ms: int) -> "Coroutine[Any, Any, T]":
+        """Waits no longer than what was there by then may take to be delivered."""
+        limit_ms = self.options.delivery_timeout_ms
+        return self._cluster.until(since_ms + limit_ms, work, f"delivery_timeout_ms ({limit_ms})")
 
     async def _produce(
         self, leader: int, batches: list[Batch]

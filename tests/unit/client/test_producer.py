@@ -23,14 +23,18 @@ from distributedlog.model.errors import (
     ConfigError,
     ConnectionLostError,
     RecordTooLargeError,
+    RequestTimedOutError,
     UnknownTopicError,
 )
 from distributedlog.model.ids import TopicPartition
+from distributedlog.ports.clock import Clock
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.init_producer_id import InitProducerIdResponse
+from distributedlog.protocol.messages.produce import ProduceRequest, ProduceResponse
 from distributedlog.records.batch import HEADER_BYTES, read_header
 from distributedlog.records.compression import Codec
 from distributedlog.records.record import Header, Record
+from tests.simulation.clock import ManualClock
 from tests.unit.client.ledger import Fault, Ledger
 from tests.unit.client.stage import QUICK, ScriptedBroker, mock_cluster, run
 
@@ -49,9 +53,10 @@ async def send_all(
     client: ClientOptions = QUICK,
     *,
     is_burst: bool = False,
+    clock: Clock | None = None,
 ) -> list[Any]:
     """One batch each; where each is, or what it failed with.  A burst has several under way at once."""
-    async with cluster(broker, client) as there, Producer(there, options) as producer:
+    async with Cluster([broker.address], client, clock=clock) as there, Producer(there, options) as producer:
         deliveries = []
         for value in values:
             deliveries.append(await producer.send("t", Record(value), 0))
@@ -125,12 +130,25 @@ def test_what_the_broker_refuses_for_good_fails_with_its_words_and_the_rest_goes
     assert ledger.producers == 1  # a sure failure took no sequence
 
 
+def taking_hours(ledger: Ledger) -> tuple[ScriptedBroker, ManualClock]:
+    """Whatever is sent to the broker, there is no time to send it again."""
+    clock, broker = ManualClock(), ledger.broker()
+
+    def produce(request: ProduceRequest, version: int) -> ProduceResponse | None:
+        response = ledger.produce(request, version)
+        clock.advance(2 * EAGER.delivery_timeout_ms)
+        return response
+
+    broker.answers[ApiKey.PRODUCE] = produce
+    return broker, clock
+
+
 def test_after_a_batch_of_unknown_fate_the_producer_has_another_epoch() -> None:
     ledger = Ledger({"t": 1}, faults=deque(["none", "no answer"]))
     quick = replace(QUICK, request_timeout_ms=150)
-    options = ProducerOptions(linger_ms=0, delivery_timeout_ms=1)
-    with (broker := ledger.broker()).running():
-        first, second, third = run(send_all(broker, [b"a", b"b", b"c"], options, quick))
+    broker, clock = taking_hours(ledger)
+    with broker.running():
+        first, second, third = run(send_all(broker, [b"a", b"b", b"c"], client=quick, clock=clock))
     assert first.offset == 0
     assert "did not answer PRODUCE" in str(second)
     assert third.offset == 2
@@ -141,11 +159,9 @@ def test_after_a_batch_of_unknown_fate_the_producer_has_another_epoch() -> None:
 
 def test_what_a_leader_refused_that_was_one_no_more_takes_no_sequence_of_another_batch() -> None:
     ledger = Ledger({"t": 1}, faults=deque(["none", "leader no more"]))
-    options = ProducerOptions(linger_ms=0, delivery_timeout_ms=1)
-    with (broker := ledger.broker()).running():
-        first, second, third = run(
-            send_all(broker, [b"a", b"b", b"c"], options, replace(QUICK, retry_pause_ms=5))
-        )
+    broker, clock = taking_hours(ledger)
+    with broker.running():
+        first, second, third = run(send_all(broker, [b"a", b"b", b"c"], clock=clock))
     assert first.offset == 0
     assert isinstance(second, BrokerError)
     assert third.offset == 2
@@ -323,3 +339,24 @@ def test_a_send_that_waits_for_room_when_the_producer_is_closed_is_refused(sends
     with broker.running():
         run(story())
     assert broker.count(ApiKey.PRODUCE) <= 1
+
+
+@pytest.mark.parametrize("silent", [ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID, ApiKey.METADATA])
+def test_a_broker_that_is_silent_fails_a_record_when_its_time_is_over(silent: ApiKey) -> None:
+    """Whatever a request, or a connection, may take: `delivery_timeout_ms` is the record's."""
+    broker = Ledger({"t": 1}).broker()
+    patient = replace(QUICK, request_timeout_ms=600_000, call_timeout_ms=600_000)
+
+    async def story() -> None:
+        options = ProducerOptions(linger_ms=0, delivery_timeout_ms=50)
+        async with cluster(broker, patient) as there, Producer(there, options) as producer:
+            await producer.learn("t")
+            broker.answers[silent] = lambda *_: None
+            there.mark_stale()
+            for _ in range(2):
+                ended, _ = producer.add_now(HERE, Record(b"v"), 100)
+                with pytest.raises(RequestTimedOutError, match=f"{broker.address} .* delivery_timeout_ms"):
+                    (await ended).offset_of(0)
+
+    with broker.running():
+        run(story())

@@ -382,7 +382,7 @@ def test_a_transaction_whose_sender_failed_is_not_committed(
         async with Cluster(parse_bootstrap(bootstrap)) as cluster, CoreProducer(cluster, options) as producer:
             await producer.begin_transaction()
             with monkeypatch.context() as patch:
-                patch.setattr(producer, "_by_known_leader", lambda _: 1 / 0)
+                patch.setattr(cluster, "by_known_leader", lambda _: 1 / 0)
                 lost = await producer.send(topic, Record(b"v"), 0)
                 with pytest.raises(DlogError, match="the producer failed"):
                     await lost.wait()
