@@ -8,7 +8,8 @@ few partitions at a time are made records: all at once would be more than a proc
 | a partition's answer        | then                                                              |
 |-----------------------------|-------------------------------------------------------------------|
 | records                     | its position moves on                                             |
-| retriable                   | it pauses; after `call_timeout_ms` of nothing else `poll` raises  |
+| retriable                   | it pauses; after `call_timeout_ms` of nothing else every `poll`   |
+|                             | raises, once it has tried again or its time is over               |
 | out of range                | as `on_out_of_range` says: an end of the log, or `poll` raises    |
 | another, or bytes unsound   | `poll` raises; the position stays                                 |
 
@@ -53,6 +54,8 @@ class _FailingPartition(NamedTuple):
     since_ms: int
     tries: int
     again_ms: int
+    overdue: DlogError | None = None
+    """What it last failed with, if `poll` raises that: also where it ends before the pause."""
 
 
 class Consumer:
@@ -141,6 +144,8 @@ class Consumer:
         self._ready = [each for each in self._ready if each.partition not in offsets]
         for each in offsets:
             self._failures.pop(each, None)
+            if each in self._failing:
+                self._failing[each] = self._failing[each]._replace(overdue=None)
 
     def make_rows(self) -> None:
         """Records come as rows of Arrow from now on."""
@@ -210,8 +215,16 @@ class Consumer:
                 failure = next(iter(self._failures.values()))
                 self._failures.clear()  # what is still so is found again
                 raise failure
-            if left_ms <= 0 or self._is_nudged:
+            if self._is_nudged:
                 return []
+            if left_ms <= 0:
+                self._raise_overdue()
+                return []
+
+    def _raise_overdue(self) -> None:
+        for each in self._failing.values():
+            if each.overdue is not None:
+                raise each.overdue
 
     async def _wait(self, wait_ms: int) -> None:
         """Waits for a response, and takes what it brings."""
@@ -431,12 +444,12 @@ class Consumer:
         """It pauses, unless it has been in trouble for too long or there is no use in waiting."""
         now_ms = self._cluster.clock.monotonic_ms()
         before = self._failing.get(partition, _FailingPartition(now_ms, 0, 0))
-        if not is_retriable(error) or now_ms - before.since_ms > self._cluster.options.call_timeout_ms:
-            self._failures[partition] = error
-            return
         if is_stale_view(error):
             self._cluster.mark_stale()
         self._pause(partition, error)
+        if not is_retriable(error) or now_ms - before.since_ms > self._cluster.options.call_timeout_ms:
+            self._failures[partition] = error
+            self._failing[partition] = self._failing[partition]._replace(overdue=error)
 
     async def _out_of_range(self, partition: TopicPartition) -> None:
         """Decides by what is there now where a partition goes on, or what the caller gets."""

@@ -425,3 +425,30 @@ def test_an_interrupt_while_a_partition_is_opened_loses_nothing(
 
     with (broker := ledger.broker()).running():
         run(story())
+
+
+def test_what_has_failed_for_too_long_is_raised_once_for_each_try() -> None:
+    """A program that goes on polling is not raised at as fast as it can, and is not told that all is well."""
+    clock = LeapingClock()
+    options = replace(QUICK, retry_pause_ms=60_000, retry_pause_ms_max=60_000)
+
+    async def story() -> None:
+        cluster = Cluster([broker.address], options, clock=clock)
+        async with cluster, Consumer(cluster, FetchOptions(wait_ms_max=1)) as consumer:
+            await consumer.assign({HERE: BEGINNING})
+            while not consumer._failing:
+                assert await consumer.poll(100) == []
+            for _ in range(2):
+                clock.leaps_ms += 100_000
+                with pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
+                    await consumer.poll(5000)
+                tries = broker.count(ApiKey.FETCH)
+                for timeout_ms in (0, 50):
+                    with pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
+                        await consumer.poll(timeout_ms)
+                assert broker.count(ApiKey.FETCH) == tries
+            consumer.seek({HERE: 0})
+            assert await consumer.poll(0) == []
+
+    with (broker := failing(filled(), [6] * 10_000)).running():
+        run(story())
