@@ -4,7 +4,8 @@
 
 Each requester reads one partition of the reply topic, from its end on: replies to others are passed over.
 Those that come after their time, or twice, find nobody who waits and are dropped.  The responder is any
-program that copies `kafka_correlationId` (see `correlation`), such as `Runner.responder`.
+program that copies `kafka_correlationId` (see `correlation`), such as `Runner.responder`.  A request that
+cannot be delivered fails as its record does.
 
 While the cluster is away requests fail one by one, and replies are read again when it is back.  What does
 not pass, as a reply topic that is deleted, ends the requester: everyone who asks is told.
@@ -20,6 +21,7 @@ from typing import Any, Final, Self, cast
 from distributedlog.client.errors import is_retriable
 from distributedlog.client.faces.aio_consumer import Consumer
 from distributedlog.client.faces.aio_producer import Producer
+from distributedlog.client.faces.delivery import RecordMetadata
 from distributedlog.client.faces.records import ConsumerRecord
 from distributedlog.client.faces.settings import (
     BOOTSTRAP_DEFAULT,
@@ -168,10 +170,16 @@ class Requester:
         asked = request_headers(correlation_id, self._reply_topic, self._partition)
         reply: asyncio.Future[ConsumerRecord] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = reply
+
+        def on_delivery(error: DlogError | None, _place: RecordMetadata | None) -> None:
+            if error is not None and not reply.done():
+                reply.set_exception(error)
+
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                await producer.send(self._topic, value, key, headers=[*as_headers(headers), *asked])
+                both = [*as_headers(headers), *asked]
+                await producer.send(self._topic, value, key, headers=both, on_delivery=on_delivery)
                 record = await reply
         except TimeoutError:
             raise RequestTimedOutError(

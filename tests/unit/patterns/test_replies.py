@@ -3,16 +3,18 @@
 import signal
 import threading
 import time
+from collections import deque
 from pathlib import Path
 
 import pytest
 
 from distributedlog import Admin, NewTopic
 from distributedlog.client.faces.settings import ClientSettings
-from distributedlog.model.errors import DlogError
+from distributedlog.model.errors import DlogError, RecordTooLargeError
 from distributedlog.patterns import Requester, Runner
 from tests.ports import free_port
 from tests.system.server_process import ServerProcess
+from tests.unit.client.ledger import Ledger
 
 WAIT_S = 60.0
 READING_FAILS = "no replies are read from answers for now"
@@ -45,3 +47,13 @@ def test_a_cluster_that_is_away_for_a_while_does_not_end_a_requester(
                 runner.stop()
                 running.join(WAIT_S)
     assert caplog.text.count(READING_FAILS) == 1
+
+
+def test_a_request_that_cannot_be_delivered_is_not_waited_for() -> None:
+    ledger = Ledger({"questions": 1, "answers": 1}, deque(["too large"]))
+    with (
+        ledger.broker().running() as broker,
+        Requester(broker.bootstrap, topic="questions", reply_topic="answers") as requester,
+        pytest.raises(RecordTooLargeError),
+    ):
+        requester.ask("how much is too much?", timeout_ms=5_000)
