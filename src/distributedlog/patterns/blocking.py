@@ -1,6 +1,7 @@
 """The patterns for programs without an event loop: the same, on a loop in a thread of their own.
 
 A table is looked at from any thread without waiting; everything else is done on the loop and waited for.
+After a fork the child has none of it: what was open stays the parent's.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from distributedlog.client.faces.delivery import RecordMetadata
-from distributedlog.client.faces.loop_thread import LoopThread
+from distributedlog.client.faces.loop_thread import LoopThread, left_behind
 from distributedlog.client.faces.records import ConsumerRecord
 from distributedlog.client.faces.settings import (
     BOOTSTRAP_DEFAULT,
@@ -44,23 +45,35 @@ class Runner(runner.Runner):
 
 class _OnALoop:
     def __init__(self, name: str) -> None:
-        self._thread = LoopThread(name)
-        self._is_closed = False
+        self._thread = LoopThread(name, self._leave_behind)
+        self._closed: str | None = None
+        """Why it is of no use any more."""
+
+    def _leave_behind(self) -> None:
+        """The process is a child: what is open belongs to the parent, and nobody reads it on here."""
+        left_behind(list(self.__dict__.values()))
+        self._closed = "it was opened by the parent process: open another one in this one"
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise ClientClosedError(self._closed)
 
     def _run(self, work: "Coroutine[Any, Any, T]") -> T:
-        if self._is_closed:
+        try:
+            self._check_open()
+        except ClientClosedError:
             work.close()
-            raise ClientClosedError("it is closed")
+            raise
         return self._thread.run(work)
 
     def _end(self, work: "Coroutine[Any, Any, None]") -> None:
-        if self._is_closed:
+        if self._closed is not None:
             work.close()
             return
         try:
             self._run(work)
         finally:
-            self._is_closed = True
+            self._closed = "it is closed"
             self._thread.stop()
 
 
@@ -121,16 +134,21 @@ class TopicTable(_OnALoop, Generic[K, V], Mapping[K, V]):
 
     def snapshot(self) -> dict[K, V]:
         """A copy of it as it is now."""
-        return self._table.snapshot()
+        return self._looked_at.snapshot()
 
     def __getitem__(self, key: K) -> V:
-        return self._table[key]
+        return self._looked_at[key]
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._table)
+        return iter(self._looked_at)
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._looked_at)
+
+    @property
+    def _looked_at(self) -> table.TopicTable[K, V]:
+        self._check_open()
+        return self._table
 
     def close(self) -> None:
         self._end(self._table.close())

@@ -1,17 +1,21 @@
-"""A requester whose cluster is away for a while.  (How requests are replied to: `test_runner`.)"""
+"""A requester whose cluster is away for a while, or whose process has forked.  (How requests are replied to:
+`test_runner`.)"""
 
+import os
 import signal
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from distributedlog import Admin, NewTopic
+from distributedlog import Admin, NewTopic, TopicPartition
 from distributedlog.client.faces.settings import ClientSettings
-from distributedlog.model.errors import DlogError, RecordTooLargeError
-from distributedlog.patterns import Requester, Runner
+from distributedlog.model.errors import ClientClosedError, DlogError, RecordTooLargeError
+from distributedlog.patterns import Requester, Runner, TopicTable
+from distributedlog.records.record import Record, encode_batch
 from tests.ports import free_port
 from tests.system.server_process import ServerProcess
 from tests.unit.client.ledger import Ledger
@@ -57,3 +61,43 @@ def test_a_request_that_cannot_be_delivered_is_not_waited_for() -> None:
         pytest.raises(RecordTooLargeError),
     ):
         requester.ask("how much is too much?", timeout_ms=5_000)
+
+
+def test_what_is_open_belongs_to_the_parent_after_a_fork() -> None:
+    """A child would look at a table that nobody reads on, and ask over connections of its parent's."""
+    ledger = Ledger({"questions": 1, "answers": 1})
+    ledger.append(TopicPartition("answers", 0), encode_batch([Record(b"v", b"k", timestamp_ms=1)]))
+    with (
+        ledger.broker().running() as broker,
+        Requester(broker.bootstrap, topic="questions", reply_topic="answers") as requester,
+        TopicTable[bytes, bytes](broker.bootstrap, topic="answers") as table,
+    ):
+        looks: list[Callable[[], object]] = [
+            lambda: requester.ask("v", timeout_ms=1),
+            lambda: table[b"k"],
+            table.snapshot,
+            lambda: len(table),
+            table.lag,
+        ]
+        child = os.fork()
+        if child == 0:  # nothing of pytest runs here: the process ends by itself
+            status = 0
+            try:
+                for look in looks:
+                    try:
+                        look()
+                        status += 1
+                    except ClientClosedError as error:
+                        status += "parent" not in str(error)
+                table.close()
+                requester.close()
+            except BaseException:
+                status = 9
+            finally:
+                os._exit(status)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert table[b"k"] == b"v"
+        ledger.append(TopicPartition("answers", 0), encode_batch([Record(b"w", b"k", timestamp_ms=2)]))
+        table.wait_until((TopicPartition("answers", 0), 1))
+        assert table[b"k"] == b"w"
