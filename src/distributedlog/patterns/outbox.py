@@ -44,6 +44,7 @@ from distributedlog.client.faces.settings import (
     ProducerSettings,
     as_bytes,
     as_headers,
+    of_every_client,
 )
 from distributedlog.model.errors import (
     ConfigError,
@@ -208,6 +209,8 @@ class OutboxRelay:
         self._marker_topic = marker_topic
         self._batch_rows = batch_rows
         self._settings: ProducerSettings = {**(producer or {}), "transactional_id": f"dlog-outbox-{name}"}
+        self._others = of_every_client(self._settings)
+        """The settings of its other clients."""
         self._connection: Connection | None = None
         self._producer: Producer | None = None
         self._stopping = threading.Event()
@@ -294,7 +297,7 @@ class OutboxRelay:
         return self._connection, self._producer
 
     def _make_marker_topic(self) -> None:
-        with Admin(self._bootstrap) as admin, contextlib.suppress(TopicExistsError):
+        with Admin(self._bootstrap, **self._others) as admin, contextlib.suppress(TopicExistsError):
             admin.create_topic(NewTopic(self._marker_topic, 1, configs={"cleanup.policy": "compact"}))
 
     def _last_marker(self) -> list[RowId]:
@@ -302,7 +305,10 @@ class OutboxRelay:
         place = TopicPartition(self._marker_topic, 0)
         found: bytes = b"[]"
         with Consumer(
-            self._bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+            self._bootstrap,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            **self._others,
         ) as consumer:
             consumer.assign([place])
             end = consumer.end_offsets([place])[place]

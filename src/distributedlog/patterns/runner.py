@@ -47,6 +47,7 @@ from distributedlog.client.faces.settings import (
     Deserializer,
     ProducerSettings,
     as_bytes,
+    of_every_client,
 )
 from distributedlog.model.error_codes import ErrorCode
 from distributedlog.model.errors import (
@@ -276,7 +277,7 @@ class Runner:
         wanted = {topic: each.topics for topic, each in self._handlers.items() if each.topics is not None}
         if not self._creates_topics or not wanted:
             return
-        async with Admin(self._bootstrap) as admin:
+        async with Admin(self._bootstrap, **of_every_client(self._consumer_settings)) as admin:
             counts = {each.name: len(each.partitions) for each in await admin.list_topics()}
             for topic, others in wanted.items():
                 if topic in others.delays:

@@ -20,7 +20,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar, cast
+from typing import Any, Final, Generic, Self, TypeVar
 
 from distributedlog.client.errors import is_retriable
 from distributedlog.client.faces.aio_admin import Admin
@@ -29,9 +29,9 @@ from distributedlog.client.faces.delivery import RecordMetadata
 from distributedlog.client.faces.records import ConsumerRecord
 from distributedlog.client.faces.settings import (
     BOOTSTRAP_DEFAULT,
-    ClientSettings,
     ConsumerSettings,
     Deserializer,
+    of_every_client,
 )
 from distributedlog.model.errors import ClientClosedError, DlogError, RequestTimedOutError, UnknownTopicError
 from distributedlog.model.ids import TopicPartition
@@ -89,10 +89,7 @@ class TopicTable(Generic[K, V], Mapping[K, V]):
         if value_deserializer is not None:
             settings["value_deserializer"] = value_deserializer
         self._settings = settings
-        of_clients = {
-            name: value for name, value in settings.items() if name in ClientSettings.__annotations__
-        }
-        self._admin_settings = cast(ClientSettings, of_clients)
+        self._admin_settings = of_every_client(settings)
         self._age_ms = settings.get("metadata_max_age_ms", METADATA_MAX_AGE_MS)
         self._on_change = on_change
         self._entries: dict[K, V] = {}

@@ -5,7 +5,7 @@ A name that is not known is an error that names the nearest one.  Times are in m
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, cast
 
 from distributedlog.client.fetcher import FetchOptions
 from distributedlog.client.offset_specs import BEGINNING, END, Ago, Isolation, OffsetSpec
@@ -140,6 +140,12 @@ def check_names(settings: Mapping[str, Any], known: Iterable[str], whose: str) -
             near = nearest(name, names)
             hint = f": do you mean {near}?" if near else ""
             raise ConfigError(f"{whose} has no setting {name!r}{hint}")
+
+
+def of_every_client(settings: Mapping[str, Any]) -> ClientSettings:
+    """Those of them that are not only for one kind of client."""
+    found = {name: value for name, value in settings.items() if name in ClientSettings.__annotations__}
+    return cast(ClientSettings, found)
 
 
 def client_options(settings: Mapping[str, Any]) -> ClientOptions:
