@@ -275,7 +275,10 @@ class Consumer:
         """The same without waiting: the future says how it went."""
         if self._is_closed:
             raise ClientClosedError("the consumer is closed")
-        wanted = self._consumer.dealt_with(offsets)  # before the next record is given out on this thread
+        if self._must_ask:  # first the loop takes back what an interrupt has kept from the caller
+            wanted = self._soon(lambda: self._consumer.dealt_with(offsets))
+        else:
+            wanted = self._consumer.dealt_with(offsets)  # before this thread gives out the next record
         return self._thread.submit(self._consumer.commit_dealt_with(wanted))
 
     def committed(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:

@@ -204,3 +204,26 @@ def test_a_commit_that_was_asked_for_ends_before_the_consumer_is_closed(
         committed = consumer.commit_async()
     assert committed.result(0) is None
     assert commits == [{HERE: 1}]
+
+
+def test_a_commit_behind_an_interrupt_takes_in_nothing_that_was_kept_from_the_caller(
+    broker: ScriptedBroker, commits: list[dict[TopicPartition, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Consumer(
+        broker.bootstrap, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False
+    ) as consumer:
+        consumer.assign([HERE])
+        assert [each.offset for each in consumer.poll(5000, max_records=2)] == [0, 1]
+        may_go_on = threading.Event()
+        with monkeypatch.context() as patch:
+            call_soon = consumer._thread.call_soon
+
+            def busy(what: Callable[..., object], *arguments: Any) -> None:
+                call_soon(may_go_on.wait, WAIT_SECONDS)  # the loop has something else to do
+                call_soon(what, *arguments)
+
+            patch.setattr(consumer._thread, "call_soon", busy)
+            interrupted(consumer, lambda: consumer.poll(5000, max_records=2), monkeypatch)
+        threading.Timer(0.1, may_go_on.set).start()
+        consumer.commit_async().result(WAIT_SECONDS)
+        assert commits == [{HERE: 2}]
