@@ -222,7 +222,8 @@ class Consumer:
 
     def _on_truncated(self, partition: TopicPartition, offset: int) -> None:
         """What was fetched and not given out may be of the log that is gone: it is fetched again."""
-        self._move({partition: min(offset, self._positions.get(partition, offset))})
+        self._go_to({partition: min(offset, self._positions.get(partition, offset))}, {})
+        self._begun[partition] = min(offset, self._begun.get(partition, offset))
 
     def _move(
         self,
@@ -234,8 +235,6 @@ class Consumer:
 
     def _go_to(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         self._forget_fetched(offsets)
-        if self._given is not None and TopicPartition(*self._given[:2]) in offsets:
-            self._given = None
         self._unresolved -= offsets.keys()
         self._positions.update(offsets)
         self._safe.update(offsets)
@@ -254,6 +253,8 @@ class Consumer:
         self._prefetched.drop(partitions)
         self._rows = [each for each in self._rows if each.partition not in partitions]
         self._pending.part_with(partitions)
+        if self._given is not None and TopicPartition(*self._given[:2]) in partitions:
+            self._given = None
 
     def take_back(self) -> None:
         """What was given out last has not reached the program: it is given out again."""

@@ -4,11 +4,16 @@ import asyncio
 
 import pytest
 
-from distributedlog import aio
+from distributedlog import TopicPartition, aio
+from distributedlog.client.admin.group_offsets import GroupOffsets
 from distributedlog.client.faces.records import ConsumerRecord
 from distributedlog.client.groups.membership import Change
 from distributedlog.client.metadata import Cluster
-from tests.unit.client.stage import run
+from distributedlog.records.record import Record, encode_batch
+from tests.unit.client.ledger import Ledger
+from tests.unit.client.stage import ScriptedBroker, run
+
+HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def test_a_commit_that_is_due_during_a_join_does_not_hold_iteration_up() -> None:
@@ -61,3 +66,47 @@ def test_a_consumer_whose_close_is_cancelled_leaves_no_connection(monkeypatch: p
         assert closed == [consumer._cluster, consumer._group_cluster]
 
     run(story())
+
+
+def test_after_an_abort_a_log_that_was_truncated_is_read_again_from_where_reading_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not from where the logs part: what was given out before that is of the transaction, too."""
+
+    async def nothing(*_: object, **__: object) -> dict[TopicPartition, int]:
+        return {}
+
+    monkeypatch.setattr(GroupOffsets, "fetch", nothing)
+
+    async def story(broker: ScriptedBroker, began: int) -> int:
+        async with aio.Consumer(broker.bootstrap, group_id="g", enable_auto_commit=False) as consumer:
+            consumer.assign([HERE])
+            consumer.seek(HERE, began)
+            assert [each.offset for each in await consumer.poll(5000)] == list(range(began, 5))
+            consumer._on_truncated(HERE, 2)
+            assert await consumer.position(HERE) == 2
+            await consumer.seek_to_committed()
+            return await consumer.position(HERE)
+
+    with filled().running() as broker:
+        assert run(story(broker, 0)) == 0
+        assert run(story(broker, 4)) == 2
+
+
+def test_nothing_is_known_any_more_of_a_partition_that_was_given_up_while_it_was_iterated() -> None:
+    async def story(broker: ScriptedBroker) -> None:
+        async with aio.Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([HERE])
+            assert (await anext(consumer)).offset == 0
+            consumer.assign([THERE])
+            await consumer.poll(0)
+            assert consumer.positions() == {THERE: 0}
+
+    with filled().running() as broker:
+        run(story(broker))
+
+
+def filled() -> ScriptedBroker:
+    ledger = Ledger({"t": 2})
+    ledger.append(HERE, encode_batch([Record(b"%d" % each, timestamp_ms=1) for each in range(5)]))
+    return ledger.broker()
