@@ -283,9 +283,18 @@ class Cluster:
 
     async def topic(self, name: str, *, allow_creation: bool = False) -> TopicView:
         """The topic once each of its partitions has a leader, or `UnknownTopicError`."""
+        return await self._topic(name, lambda topic: topic.is_led, allow_creation)
+
+    async def partition_count(self, name: str, *, allow_creation: bool = False) -> int:
+        """How many partitions the topic has, though some may have no leader, or `UnknownTopicError`."""
+        return len((await self._topic(name, lambda topic: bool(topic.partitions), allow_creation)).partitions)
+
+    async def _topic(
+        self, name: str, is_enough: Callable[[TopicView], bool], allow_creation: bool
+    ) -> TopicView:
         self._names.add(check_topic_name(name))
         known = self.view.topics.get(name)
-        if known is not None and known.is_led and not self.is_stale:
+        if known is not None and is_enough(known) and not self.is_stale:
             return known
         begun_ms = self.clock.monotonic_ms()
 
@@ -295,17 +304,19 @@ class Cluster:
             return allow_creation and self.clock.monotonic_ms() - begun_ms < CREATION_TIMEOUT_MS
 
         return await self.retrying(
-            lambda: self._ask_topic(name, allow_creation), is_worth_waiting=is_worth_waiting
+            lambda: self._ask_topic(name, is_enough, allow_creation), is_worth_waiting=is_worth_waiting
         )
 
-    async def _ask_topic(self, name: str, allow_creation: bool) -> TopicView:
+    async def _ask_topic(
+        self, name: str, is_enough: Callable[[TopicView], bool], allow_creation: bool
+    ) -> TopicView:
         view = await self.refresh({name}, allow_creation=allow_creation)
         topic = view.topics.get(name)
         if topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise UnknownTopicError(f"there is no topic {name!r}")
         if topic.error is not ErrorCode.NONE:
             raise error_from(topic.error, f"topic {name!r}")
-        if not topic.is_led:
+        if not is_enough(topic):
             without = [each.index for each in topic.partitions if not each.has_leader]
             raise error_from(ErrorCode.LEADER_NOT_AVAILABLE, f"partitions {without} of {name!r}")
         return topic

@@ -313,8 +313,7 @@ class Producer:
         await self._freed.wait()
 
     async def _place(self, topic: str, record: Record, partition: int | None) -> TopicPartition:
-        view = await self._cluster.topic(topic, allow_creation=self.options.allow_creation)
-        count, size = len(view.partitions), estimated_bytes(record)
+        count, size = await self.learn(topic), estimated_bytes(record)
         return TopicPartition(topic, self._choose(topic, count, record, partition, size))
 
     def _choose(self, topic: str, count: int, record: Record, partition: int | None, size: int) -> int:
@@ -343,8 +342,7 @@ class Producer:
 
     async def learn(self, topic: str) -> int:
         """Returns how many partitions the topic has."""
-        view = await self._cluster.topic(topic, allow_creation=self.options.allow_creation)
-        return len(view.partitions)
+        return await self._cluster.partition_count(topic, allow_creation=self.options.allow_creation)
 
     @property
     def has_room(self) -> bool:

@@ -158,6 +158,6 @@ class _ProduceCall:
 async def _topic(cluster: Cluster, name: str) -> int | DlogError:
     """Returns how many partitions a topic has, or why that is not known."""
     try:
-        return len((await cluster.topic(name, allow_creation=True)).partitions)
+        return await cluster.partition_count(name, allow_creation=True)
     except DlogError as error:
         return error

@@ -30,6 +30,7 @@ from distributedlog.model.ids import TopicPartition
 from distributedlog.ports.clock import Clock
 from distributedlog.protocol.api_keys import ApiKey
 from distributedlog.protocol.messages.init_producer_id import InitProducerIdResponse
+from distributedlog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from distributedlog.protocol.messages.produce import ProduceRequest, ProduceResponse
 from distributedlog.records.batch import HEADER_BYTES, read_header
 from distributedlog.records.compression import Codec
@@ -360,3 +361,19 @@ def test_a_broker_that_is_silent_fails_a_record_when_its_time_is_over(silent: Ap
 
     with broker.running():
         run(story())
+
+
+def test_a_partition_without_a_leader_holds_up_none_of_the_others() -> None:
+    ledger = Ledger({"t": 2})
+    broker = ledger.broker()
+
+    def without_a_leader(request: MetadataRequest, version: int) -> MetadataResponse:
+        response = broker.metadata(request, version)
+        for topic in response.topics:
+            topic.partitions[1].leader_id, topic.partitions[1].error_code = -1, 5
+        return response
+
+    broker.answers[ApiKey.METADATA] = without_a_leader
+    with broker.running():
+        outcomes = run(send_all(broker, [b"a", b"b"]))
+    assert [each.offset for each in outcomes] == [0, 1]

@@ -93,7 +93,7 @@ def import_records(
     counts = Counts(topic)
 
     async def work(admin: Admin) -> None:
-        partitions = len((await admin.cluster.topic(topic)).partitions)
+        partitions = await admin.cluster.partition_count(topic)
         state = ImportState(state_path, path, topic, partitions, by_key=by_key)
         state.save()  # if it cannot be kept, nothing is written that the next one would write again
         if state.total:

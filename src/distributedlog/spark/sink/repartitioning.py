@@ -46,8 +46,8 @@ def _partition_count(options: "SinkOptions", topic: str) -> int:
     from distributedlog.spark.connections import connect
 
     connected = connect(options.bootstrap, options.client)
-    view = connected.run(connected.cluster.topic(topic, allow_creation=options.producer.allow_creation))
-    return len(view.partitions)
+    allows = options.producer.allow_creation
+    return connected.run(connected.cluster.partition_count(topic, allow_creation=allows))
 
 
 def _moved(frame: "DataFrame", key: "Column | None", count: int) -> "DataFrame":

@@ -143,8 +143,8 @@ class SinkProducer:
     async def _partition_count(self, topic: str, afresh: bool) -> int:
         if afresh:
             self._cluster.mark_stale()
-        view = await self._cluster.topic(topic, allow_creation=self.options.producer.allow_creation)
-        return len(view.partitions)
+        allows = self.options.producer.allow_creation
+        return await self._cluster.partition_count(topic, allow_creation=allows)
 
     def draw(self, count: int) -> int:
         return self._cluster.draw(count)
