@@ -14,6 +14,7 @@ Producers of all kinds that are to put a key in the same place must have the sam
 sign bit cleared before the remainder is taken.  Sticky choices make larger batches at no loss of balance.
 """
 
+import operator
 import zlib
 from collections.abc import Callable
 from typing import Final, Literal, Protocol
@@ -152,12 +153,16 @@ class CalledPartitioner:
 
     def choose(self, topic: str, key: bytes | None, partition_count: int, record_bytes: int) -> int:
         chosen = self._choose(topic, key, partition_count)
-        if chosen not in range(partition_count):
+        try:
+            partition = operator.index(chosen)
+        except TypeError:
+            partition = -1
+        if not 0 <= partition < partition_count:
             raise ConfigError(
                 f"the partitioner chose {chosen!r} for topic {topic!r}, "
                 f"which has partitions 0 to {partition_count - 1}"
             )
-        return chosen
+        return partition
 
 
 _BY_NAME: Final[dict[str, Callable[[Draw, int], Partitioner]]] = {

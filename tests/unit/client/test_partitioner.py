@@ -57,7 +57,7 @@ def test_more_keys_than_are_remembered_keep_their_places() -> None:
     assert choices("murmur2", keys) == [partition_of(key, 5) for key in keys]
 
 
-@pytest.mark.parametrize("choice", [-1, 5, None, "1"])
+@pytest.mark.parametrize("choice", [-1, 5, None, "1", 2.0])
 def test_a_callable_that_chooses_no_partition_is_told(choice: Any) -> None:
     with pytest.raises(ConfigError, match="partitions 0 to 4"):
         choices(lambda topic, key, count: choice, [b"k"])
