@@ -1,8 +1,9 @@
 """The consumer of programs on an asyncio loop: `distributedlog.aio.Consumer`.
 
 `poll`, or iteration, does everything in turn: it joins the group, tells the callbacks, finds out where new
-partitions begin, commits what is due, and gives out records.  In between only heartbeats go out, and
-fetches are under way.  What only members of groups need is imported by those.
+partitions begin, and gives out records.  In between only heartbeats go out, and fetches are under way, and
+what is committed by itself: a coordinator that is away holds up no records.  What only members of groups
+need is imported by those.
 
 **Where a partition stands.**  `positions`: behind what was given out.  `safe`: behind what the program has
 dealt with: everything that was given out before it asked for more.  Only `safe` is committed by itself, so
@@ -406,8 +407,9 @@ class Consumer:
 
     def _is_commit_due(self) -> bool:
         """Nothing is committed while a join is under way: it would only be refused."""
-        can_commit = self._commits_itself and self._joining is None
-        return can_commit and self._cluster.clock.monotonic_ms() >= self._commit_due_ms
+        can_commit = self._commits_itself and self._joining is None and not self._commits.is_beside
+        is_time = can_commit and self._cluster.clock.monotonic_ms() >= self._commit_due_ms
+        return is_time and bool(self._uncommitted())
 
     async def _maintain(self) -> None:
         if self._is_closed:
@@ -422,7 +424,7 @@ class Consumer:
         if self._unresolved:
             await self._resolve()
         if self._is_commit_due():
-            await self._commit_by_itself()
+            self._commits.begin_beside(self._commit_by_itself(self._uncommitted()))
 
     async def _rebalance(self, member: "Member") -> None:
         """Takes a rebalance as far as it goes now.  Joining goes on between two polls; callbacks do not."""
@@ -450,8 +452,9 @@ class Consumer:
             await self._call("lost" if self._callbacks.get("lost") else "revoked", change.lost)
             self._drop(change.lost)
         if change.revoked:
+            await self._commits.take_over()
             if self._commits_itself:
-                await self._commit_by_itself()
+                await self._commit_by_itself(self._uncommitted())
             await self._call("revoked", change.revoked)
             self._drop(change.revoked)
         if change.assigned:
@@ -488,14 +491,16 @@ class Consumer:
 
     # --- offsets -------------------------------------------------------------------------------
 
-    async def _commit_by_itself(self) -> None:
+    def _uncommitted(self) -> dict[TopicPartition, int]:
+        return {each: at for each, at in self._safe.items() if self._committed.get(each) != at}
+
+    async def _commit_by_itself(self, due: Mapping[TopicPartition, int]) -> None:
         """Failures are no harm but to those who read again: the next commit says more."""
         self._commit_due_ms = self._cluster.clock.monotonic_ms() + self._commit_interval_ms
-        due = {each: at for each, at in self._safe.items() if self._committed.get(each) != at}
         if not due:
             return
         try:
-            await self.commit_dealt_with(due)
+            await self._commit(due)
         except DlogError:
             self._counts["commits_failed"] += 1
 
@@ -514,6 +519,10 @@ class Consumer:
         return wanted
 
     async def commit_dealt_with(self, offsets: Mapping[TopicPartition, int]) -> None:
+        await self._commits.take_over()
+        await self._commit(offsets)
+
+    async def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if self._member is not None and any(each not in self._partitions for each in offsets):
             raise GroupRebalancedError("a partition is not assigned to this consumer any more")
         epochs = {each: self._assigned.epoch_before(each, at) for each, at in offsets.items()}
@@ -594,8 +603,9 @@ class Consumer:
             if self._joining is not None:
                 self._joining.cancel()
                 await asyncio.gather(self._joining, return_exceptions=True)
+            await self._commits.take_over()
             await self._commits.ended()
             if self._commits_itself:
-                await self._commit_by_itself()
+                await self._commit_by_itself(self._uncommitted())
             if self._member is not None and self._partitions:
                 await self._call("revoked", tuple(sorted(self._partitions)))

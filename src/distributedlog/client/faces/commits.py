@@ -1,8 +1,8 @@
 """The committed offsets of a consumer's group: asked for, and stored, over connections of the group's own."""
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
 
 from distributedlog.client.metadata import Cluster
 from distributedlog.model.errors import ConfigError
@@ -20,6 +20,7 @@ class Commits:
         self._cluster = cluster
         self._group_id = group_id
         self._under_way: set[asyncio.Task[object]] = set()
+        self._beside: asyncio.Task[None] | None = None
 
     def _offsets(self, why: str) -> "GroupOffsets":
         if self._group_id is None:
@@ -50,6 +51,21 @@ class Commits:
     async def fetch(self, wanted: Collection[TopicPartition]) -> "dict[TopicPartition, OffsetAndMetadata]":
         group = self._offsets("committed offsets are those of a group: group_id is missing")
         return await group.fetch(wanted, require_stable=True) if wanted else {}
+
+    def begin_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Commits while records are given out, however long that takes.  There is one such at a time."""
+        self._beside = asyncio.create_task(work)
+
+    @property
+    def is_beside(self) -> bool:
+        return self._beside is not None and not self._beside.done()
+
+    async def take_over(self) -> None:
+        """Gives up what goes on beside: what is committed next says more, and comes behind it."""
+        beside, self._beside = self._beside, None
+        if beside is not None:
+            beside.cancel()
+            await asyncio.gather(beside, return_exceptions=True)
 
     async def ended(self) -> None:
         """Waits until none is under way."""

@@ -1,12 +1,14 @@
 """What the consumer decides by itself, without a broker."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
 from distributedlog import TopicPartition, aio
-from distributedlog.client.admin.group_offsets import GroupOffsets
+from distributedlog.client.admin.group_offsets import GroupOffsets, OffsetAndMetadata
 from distributedlog.client.faces.records import ConsumerRecord
+from distributedlog.client.faces.settings import ConsumerSettings
 from distributedlog.client.groups.membership import Change
 from distributedlog.client.metadata import Cluster
 from distributedlog.records.record import Record, encode_batch
@@ -110,3 +112,66 @@ def filled() -> ScriptedBroker:
     ledger = Ledger({"t": 2})
     ledger.append(HERE, encode_batch([Record(b"%d" % each, timestamp_ms=1) for each in range(5)]))
     return ledger.broker()
+
+
+class Coordinator:
+    """Takes commits, or is silent.  Nothing was committed before."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[int] = []
+        self.is_silent = False
+
+        async def commit(_: GroupOffsets, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+            self.asked.append(offsets[HERE].offset)
+            if self.is_silent:
+                await asyncio.Event().wait()
+
+        async def fetch(*_: object, **__: object) -> dict[TopicPartition, int]:
+            return {}
+
+        monkeypatch.setattr(GroupOffsets, "commit", commit)
+        monkeypatch.setattr(GroupOffsets, "fetch", fetch)
+
+
+EVERY: ConsumerSettings = {
+    "group_id": "g", "auto_offset_reset": "earliest", "auto_commit_interval_ms": 0,
+}  # fmt: skip
+
+
+def test_a_coordinator_that_is_silent_holds_up_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the program commits then comes behind what was committed by itself, whatever became of that."""
+    coordinator = Coordinator(monkeypatch)
+
+    async def story(broker: ScriptedBroker) -> None:
+        before = asyncio.all_tasks()
+        async with aio.Consumer(broker.bootstrap, **EVERY) as consumer:
+            consumer.assign([HERE])
+            coordinator.is_silent = True
+            for first in (0, 2):
+                assert [each.offset for each in await consumer.poll(5000, 2)] == [first, first + 1]
+            await asyncio.sleep(0)
+            assert (await anext(consumer)).offset == 4
+            coordinator.is_silent = False
+            assert coordinator.asked == [0]
+            await consumer.commit()
+            assert coordinator.asked == [0, 5]
+        assert consumer.metrics()["commits"] == 1
+        assert asyncio.all_tasks() == before
+
+    with filled().running() as broker:
+        run(story(broker))
+
+
+def test_iteration_goes_on_where_every_record_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator = Coordinator(monkeypatch)
+
+    async def story(broker: ScriptedBroker) -> None:
+        async with aio.Consumer(broker.bootstrap, **EVERY) as consumer:
+            consumer.assign([HERE])
+            for wanted in range(5):
+                assert (await anext(consumer)).offset == wanted
+        assert coordinator.asked[-1] == 5
+        assert coordinator.asked == sorted(coordinator.asked)
+
+    with filled().running() as broker:
+        run(story(broker))
