@@ -37,6 +37,7 @@ from distributedlog.client.faces.settings import (
     BOOTSTRAP_DEFAULT,
     ConsumerSettings,
     check_names,
+    checked_most,
     client_options,
     fetch_options,
     group_options,
@@ -79,7 +80,7 @@ class Consumer:
         check_names(settings, ConsumerSettings.__annotations__, "a consumer")
         self._group = group_options(settings)
         self._reset = reset_of(settings)
-        self._poll_records_max = settings.get("max_poll_records", POLL_RECORDS_MAX)
+        self._poll_records_max = checked_most(settings.get("max_poll_records", POLL_RECORDS_MAX))
         self._commits_itself = settings.get("enable_auto_commit", True) and self._group is not None
         self._commit_interval_ms = settings.get("auto_commit_interval_ms", AUTO_COMMIT_INTERVAL_MS)
         addresses, options = parse_bootstrap(bootstrap), client_options(settings)
@@ -276,7 +277,7 @@ class Consumer:
     async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
         """Returns records, or none after the timeout.  All that was given out before counts as dealt with."""
         self.settle()
-        most = max_records or self._poll_records_max
+        most = checked_most(max_records or self._poll_records_max)
         if self._pending.records:  # left by an iteration that was ended
             await self._maintain()
             found = self._pending.take(most)
@@ -293,7 +294,7 @@ class Consumer:
         if self._pending.records or self._is_maintenance_due():
             return []
         self._before = self._positions.copy()
-        taken = self._take_now(max_records or self._poll_records_max)
+        taken = self._take_now(checked_most(max_records or self._poll_records_max))
         self._positions.update(taken.positions)
         return taken.records
 

@@ -3,8 +3,9 @@
 A name that is not known is an error that names the nearest one.  Times are in milliseconds, sizes in bytes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, cast
 
 from distributedlog.client.fetcher import FetchOptions
@@ -132,6 +133,12 @@ _PRODUCER: Final = {
     "transaction_timeout_ms": "transaction_timeout_ms",
 }
 
+_SIZES: Final = {
+    "batch_size": "batch_bytes_max",
+    "max_request_size": "request_bytes_max",
+    "buffer_memory": "buffer_bytes_max",
+}
+
 
 def check_names(settings: Mapping[str, Any], known: Iterable[str], whose: str) -> None:
     names = set(known)
@@ -148,30 +155,42 @@ def of_every_client(settings: Mapping[str, Any]) -> ClientSettings:
     return cast(ClientSettings, found)
 
 
+@contextmanager
+def _by_their_names(names: Mapping[str, str]) -> Iterator[None]:
+    """What is wrong is told of the settings that the program has made."""
+    try:
+        yield
+    except ConfigError as error:
+        settings = {ours: name for name, ours in names.items()}
+        words = re.split(r"(\w+)", str(error))
+        raise ConfigError("".join(settings.get(each, each) for each in words)) from None
+
+
 def client_options(settings: Mapping[str, Any]) -> ClientOptions:
     given = {ours: settings[name] for name, ours in _CLIENT.items() if name in settings}
     strategy = settings.get("metadata_recovery_strategy", "rebootstrap")
     if strategy not in ("rebootstrap", "none"):
         raise ConfigError(f"there is no metadata_recovery_strategy {strategy!r}: rebootstrap or none")
-    return ClientOptions(rebootstraps=strategy == "rebootstrap", **given)
+    with _by_their_names(_CLIENT):
+        return ClientOptions(rebootstraps=strategy == "rebootstrap", **given)
 
 
 def producer_options(settings: Mapping[str, Any]) -> ProducerOptions:
-    options = ProducerOptions(
-        **{ours: settings[name] for name, ours in _PRODUCER.items() if name in settings}
-    )
+    given = {ours: settings[name] for name, ours in _PRODUCER.items() if name in settings}
     acks = settings.get("acks", "all")
-    buffer_bytes = settings.get("buffer_memory", options.buffer_bytes_max)
-    request_bytes = settings.get("max_request_size", min(options.request_bytes_max, buffer_bytes))
-    return replace(
-        options,
-        acks=ACKS_ALL if acks == "all" else acks,
-        codec=codec_named(settings.get("compression", "none")),
-        codec_level=settings.get("compression_level"),
-        buffer_bytes_max=buffer_bytes,
-        request_bytes_max=request_bytes,
-        batch_bytes_max=settings.get("batch_size", min(options.batch_bytes_max, request_bytes)),
-    )
+    usual = ProducerOptions()
+    buffer_bytes = settings.get("buffer_memory", usual.buffer_bytes_max)
+    request_bytes = settings.get("max_request_size", min(usual.request_bytes_max, buffer_bytes))
+    with _by_their_names(_PRODUCER | _SIZES):
+        return ProducerOptions(
+            acks=ACKS_ALL if acks == "all" else acks,
+            codec=codec_named(settings.get("compression", "none")),
+            codec_level=settings.get("compression_level"),
+            buffer_bytes_max=buffer_bytes,
+            request_bytes_max=request_bytes,
+            batch_bytes_max=settings.get("batch_size", min(usual.batch_bytes_max, request_bytes)),
+            **given,
+        )
 
 
 _GROUP: Final = {
@@ -249,6 +268,13 @@ def reset_of(settings: Mapping[str, Any]) -> OffsetSpec | None:
         f"there is no auto_offset_reset {name!r}: earliest, latest, none, or by_duration:PnDTnHnMn.nS, "
         "such as by_duration:PT1H for an hour"
     )
+
+
+def checked_most(records: int) -> int:
+    """How many records a poll gives out at most."""
+    if records < 1:
+        raise ConfigError(f"max_poll_records, or max_records, is {records}; it must be at least 1")
+    return records
 
 
 def codec_named(name: str) -> Codec:

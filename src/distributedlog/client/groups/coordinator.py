@@ -33,19 +33,12 @@ MEMBERSHIP_ERRORS: Final = frozenset(
 )
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise InvalidRegularExpressionError(f"{pattern!r} is no regular expression: {error}") from error
-
-
 class GroupMember:
     def __init__(
         self, cluster: Cluster, options: GroupOptions, topics: Collection[str], pattern: str | None
     ) -> None:
         self.membership = membership = Membership(options, topics)
-        self._pattern = None if pattern is None else _compiled(pattern)
+        self._pattern = _compiled(pattern)
         self._look_due_ms = 0
         self._cluster = cluster
         self._offsets = GroupOffsets(cluster, membership.options.group_id)
@@ -65,7 +58,7 @@ class GroupMember:
         return self.membership.identity
 
     def subscribe(self, topics: Collection[str], pattern: str | None) -> None:
-        self._pattern = None if pattern is None else _compiled(pattern)
+        self._pattern = _compiled(pattern)
         self._look_due_ms = 0
         if topics:
             self.membership.subscribe(topics)
@@ -245,3 +238,10 @@ class GroupMember:
                 await self._cluster.call(connection, request, LeaveGroupResponse)
         except (DlogError, TimeoutError):
             self._offsets.forget_coordinator()
+
+
+def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if pattern is None else re.compile(pattern)
+    except re.error as error:
+        raise InvalidRegularExpressionError(f"{pattern!r} is no regular expression: {error}") from error

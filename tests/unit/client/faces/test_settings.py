@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from distributedlog import Admin, Producer
+from distributedlog import Admin, Consumer, Producer
 from distributedlog.client.faces.settings import (
     as_bytes,
     as_headers,
@@ -13,7 +13,7 @@ from distributedlog.client.faces.settings import (
     reset_of,
 )
 from distributedlog.client.offset_specs import BEGINNING, END, Ago, OffsetSpec
-from distributedlog.model.errors import ConfigError, InvalidRecordError
+from distributedlog.model.errors import ConfigError, InvalidRecordError, InvalidRegularExpressionError
 from distributedlog.records.compression import Codec
 
 
@@ -42,13 +42,26 @@ def test_a_small_buffer_makes_requests_and_batches_small_as_well() -> None:
         ({"acks": 2}, "acks is 2"),
         ({"acks": 1, "enable_idempotence": True}, "acks=all"),
         ({"request_timeout_ms": 0}, "request_timeout_ms"),
-        ({"reconnect_backoff_ms": 0}, "reconnect_pause_ms"),
+        ({"reconnect_backoff_ms": 0}, "reconnect_backoff_ms is 0"),
+        ({"buffer_memory": 1000, "batch_size": 2000}, "batch_size, max_request_size and buffer_memory"),
+        ({"max_in_flight": 9}, "max_in_flight is 9"),
         ({"metadata_recovery_strategy": "best"}, "rebootstrap or none"),
     ],
 )
 def test_a_bad_setting_is_told_where_it_is_made(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Producer("127.0.0.1:1", **settings)
+
+
+@pytest.mark.parametrize("records", [0, -1])
+def test_a_consumer_that_would_give_out_nothing_is_refused(records: int) -> None:
+    with pytest.raises(ConfigError, match="max_poll_records"):
+        Consumer("127.0.0.1:1", max_poll_records=records)
+
+
+def test_a_pattern_that_is_none_is_told() -> None:
+    with pytest.raises(InvalidRegularExpressionError, match="no regular expression"):
+        Consumer("127.0.0.1:1", group_id="g").subscribe(pattern="(")
 
 
 @pytest.mark.parametrize(
