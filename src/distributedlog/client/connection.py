@@ -67,6 +67,7 @@ class _Open(NamedTuple):
     version: int
     future: "asyncio.Future[Any]"
     timer: asyncio.TimerHandle
+    sent_s: float
 
 
 class Connection:
@@ -89,6 +90,12 @@ class Connection:
     @property
     def in_flight(self) -> int:
         return len(self._wire.open)
+
+    @property
+    def silent_s(self) -> float:
+        """How long the oldest open request is without its response."""
+        waiting = self._wire.open
+        return asyncio.get_running_loop().time() - waiting[0].sent_s if waiting else 0.0
 
     def version_for(self, request: type[Message], at_most: int | None = None) -> int:
         """The highest version that we and the broker have.  Raises `UnsupportedVersionError` if none is."""
@@ -259,7 +266,7 @@ class _Wire(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[M] = loop.create_future()
         timer = loop.call_later(timeout_ms / 1000, self._time_out, future, request, timeout_ms)
-        self.open.append(_Open(correlation_id, response, version, future, timer))
+        self.open.append(_Open(correlation_id, response, version, future, timer, loop.time()))
         return future
 
     def send(self, request: Message, version: int, client_id: str) -> int:

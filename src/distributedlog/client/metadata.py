@@ -165,11 +165,11 @@ class Cluster:
         return await self.connection_to(broker.address)
 
     async def any_connection(self) -> Connection:
-        """Connects to whichever broker answers first: open ones, then those we know, then the bootstrap
-        list."""
-        for known in self._connections.values():
-            if not known.is_closed:
-                return known
+        """Connects to whichever broker answers first: of the open ones that which owes nothing, or not for
+        long, as one that hangs does; then those we know, then the bootstrap list."""
+        opened = [each for each in self._connections.values() if not each.is_closed]
+        if opened:
+            return min(opened, key=lambda each: each.silent_s)
         brokers = [each.address for each in self.view.brokers.values()]
         others = self._bootstrap if self.options.rebootstraps or not brokers else ()
         failures: list[BrokerUnreachableError] = []

@@ -410,3 +410,23 @@ def test_a_client_that_is_closed_while_it_connects_leaves_no_connection() -> Non
     broker.answers[ApiKey.API_VERSIONS] = greet
     with broker.running():
         run(story())
+
+
+def test_a_broker_that_hangs_is_not_asked_what_another_one_knows() -> None:
+    hanging, other = ScriptedBroker(topics={"t": 1}), ScriptedBroker(topics={"t": 1})
+
+    async def story() -> None:
+        async with Cluster([hanging.address, other.address], QUICK) as cluster:
+            await cluster.refresh()
+            hanging.answers[ApiKey.METADATA] = lambda *_: None
+            await cluster.connection_to(other.address)
+            stuck = asyncio.create_task(cluster.refresh())
+            while hanging.count(ApiKey.METADATA) < 2:
+                await asyncio.sleep(0)
+            await cluster.refresh()
+            assert not stuck.done()
+            stuck.cancel()
+            await asyncio.gather(stuck, return_exceptions=True)
+
+    with hanging.running(), other.running():
+        run(story())
