@@ -13,18 +13,23 @@ once for each.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from heapq import nlargest
+from typing import Final, NamedTuple
 
-from distributedlog.broker.observability.metrics import Family, FamilyKind, one
+from distributedlog.broker.observability.metrics import Family, FamilyKind, Sample, one
 from distributedlog.broker.replicas.isr_changes import IsrChanges
 from distributedlog.broker.replicas.partitions import PartitionSet
 from distributedlog.broker.replicas.replica_fetcher_manager import ReplicaFetcherManager
 from distributedlog.controller.image import MetadataImage
 from distributedlog.controller.records import NO_LEADER
 from distributedlog.model.cluster_settings import REPLICAS_WANTED
+from distributedlog.model.ids import TopicPartition
 from distributedlog.model.internal_topics import INTERNAL_TOPICS
 from distributedlog.ports.clock import Clock
 from distributedlog.replication.partition import Partition
+
+HELD_BACK_MAX: Final = 50
+"""The partitions that are named because open transactions hold back some of their records."""
 
 
 class _OfImage(NamedTuple):
@@ -43,7 +48,8 @@ class _OfLeader:
         self.at_min_isr = 0
         self.lag_records_max = 0
         self.lag_ms_max = 0
-        self.unstable_records_max = 0
+        self.unstable_records: dict[TopicPartition, int] = {}
+        """What open transactions hold back, where they hold back anything."""
 
     def add(self, partition: Partition, now_ms: int) -> None:
         view = partition.view
@@ -53,7 +59,8 @@ class _OfLeader:
         self.under_min_isr += view.is_under_min_isr
         self.at_min_isr += view.is_at_min_isr
         unstable = partition.high_watermark - partition.last_stable_offset
-        self.unstable_records_max = max(self.unstable_records_max, unstable)
+        if unstable > 0:
+            self.unstable_records[partition.key] = unstable
         end_offset = partition.log_end_offset
         for follower in view.followers.values():
             if follower.log_end_offset >= 0:
@@ -125,7 +132,17 @@ class ReplicationMetrics:
             gauge,
             "dlog_last_stable_offset_lag_records_max",
             "Committed records of a partition led by this broker that open transactions hold back, at most.",
-            seen.unstable_records_max,
+            max(seen.unstable_records.values(), default=0),
+        )
+        most = nlargest(HELD_BACK_MAX, seen.unstable_records.items(), key=lambda each: each[1])
+        yield Family(
+            gauge,
+            "dlog_last_stable_offset_lag_records",
+            f"Committed records that open transactions hold back, in the {HELD_BACK_MAX} worst partitions.",
+            [
+                Sample({"topic": key.topic, "partition": str(key.partition)}, unstable)
+                for key, unstable in most
+            ],
         )
 
     def _families_of_image(self) -> Iterator[Family]:

@@ -1,5 +1,6 @@
 """What a scrape shows of replication."""
 
+from distributedlog.broker.observability.metrics import Sample
 from distributedlog.broker.replicas.replica_fetcher_manager import FetcherCounts
 from distributedlog.broker.replicas.replication_metrics import ReplicationMetrics
 from distributedlog.controller.image import ResourceType
@@ -26,9 +27,12 @@ class Scrape:
             self.leader.stage.clock,
         )
 
-    def __getitem__(self, name: str) -> float:
+    def samples(self, name: str) -> list[Sample]:
         (family,) = [each for each in self.metrics.families() if each.name == f"dlog_{name}"]
-        (sample,) = family.samples
+        return family.samples
+
+    def __getitem__(self, name: str) -> float:
+        (sample,) = self.samples(name)
         assert not sample.labels
         assert isinstance(sample.value, int | float)
         return sample.value
@@ -65,6 +69,7 @@ def test_followers_lag_in_records_and_in_time() -> None:
 def test_what_open_transactions_hold_back_is_counted_in_records() -> None:
     scrape = Scrape()
     leader, lag = scrape.leader, "last_stable_offset_lag_records_max"
+    by_partition = "last_stable_offset_lag_records"
     leader.set_isr(ME, OTHER)
     partition = leader.stage["t"]
     values = [value_of(1), value_of(2)]
@@ -74,12 +79,15 @@ def test_what_open_transactions_hold_back_is_counted_in_records() -> None:
     )
     leader.stage.settle()
     assert scrape[lag] == 0, "they are not committed yet"
+    assert not scrape.samples(by_partition)
     leader.fetch(OTHER, 2)
     assert scrape[lag] == 2
+    assert scrape.samples(by_partition) == [({"topic": "t", "partition": "0"}, 2)]
     produce_data(partition, marker_of(7, commit=True), Origin.COORDINATOR)
     leader.stage.settle()
     leader.fetch(OTHER, 3)
     assert scrape[lag] == 0
+    assert not scrape.samples(by_partition), "partitions that have none are not named"
 
 
 def test_partitions_without_a_leader_are_counted_wherever_they_are() -> None:
