@@ -22,8 +22,7 @@ no more is fetched while there are any.
 """
 
 import asyncio
-import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
@@ -32,6 +31,7 @@ from distributedlog.client.addresses import parse_bootstrap
 from distributedlog.client.consumer import Consumer as Assigned
 from distributedlog.client.faces.bulk import table_of
 from distributedlog.client.faces.commits import Commits
+from distributedlog.client.faces.rebalance_listener import OnPartitions, RebalanceListener
 from distributedlog.client.faces.records import ConsumerRecord, Pending, Prefetched, Taken
 from distributedlog.client.faces.settings import (
     BOOTSTRAP_DEFAULT,
@@ -45,8 +45,8 @@ from distributedlog.client.faces.settings import (
 )
 from distributedlog.client.fetcher import Fetched
 from distributedlog.client.metadata import Cluster
-from distributedlog.client.offset_specs import EARLIEST, LATEST, AtTime
-from distributedlog.client.offsets import list_offsets, resolve
+from distributedlog.client.offset_specs import BEGINNING, END, AtTime
+from distributedlog.client.offsets import resolve
 from distributedlog.model.errors import (
     ClientClosedError,
     ConfigError,
@@ -68,9 +68,6 @@ AUTO_COMMIT_INTERVAL_MS: Final = 5_000
 POLL_RECORDS_MAX: Final = 500
 STEP_MS_MAX: Final = 1_000
 """How long one wait for records is at most: then the group is looked after again."""
-
-OnPartitions = Callable[[Collection[TopicPartition]], object]
-"""Called with partitions; if it gives an awaitable, that is awaited."""
 
 
 class Consumer:
@@ -112,7 +109,7 @@ class Consumer:
         self._before: dict[TopicPartition, int] = {}
         """Where partitions stood before what was polled last."""
         self._commit_due_ms = self._cluster.clock.monotonic_ms() + self._commit_interval_ms
-        self._callbacks: dict[str, OnPartitions | None] = {}
+        self._listener = RebalanceListener()
         self._counts = {"records": 0, "commits": 0, "commits_failed": 0}
         self._is_closed = False
         self._joining: asyncio.Task[Change | None] | None = None
@@ -150,7 +147,7 @@ class Consumer:
             raise ConfigError("subscribe to topics, or to a pattern")
         if self._member is None and self._partitions:
             raise InvalidRequestError("partitions were assigned: another consumer is needed to subscribe")
-        self._callbacks = {"assigned": on_assigned, "revoked": on_revoked, "lost": on_lost}
+        self._listener = RebalanceListener(on_assigned, on_revoked, on_lost)
         if self._member is None:
             from distributedlog.client.groups.members import make_member
 
@@ -200,15 +197,15 @@ class Consumer:
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Moves these, or all, to their first record."""
-        await self._seek_to(partitions, EARLIEST)
+        await self._seek_to(partitions, BEGINNING)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Moves these, or all, behind their last record."""
-        await self._seek_to(partitions, LATEST)
+        await self._seek_to(partitions, END)
 
     async def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
         """Moves these, or all, to the first record of that time or later; to the end, if there is none."""
-        await self._seek_to(partitions, timestamp_ms)
+        await self._seek_to(partitions, AtTime(timestamp_ms))
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> None:
         """Moves these, or all, behind what was committed, or, before anything was, to where this consumer
@@ -217,9 +214,9 @@ class Consumer:
         self._unresolved.update(partitions or self._partitions)
         await self._resolve()
 
-    async def _seek_to(self, partitions: Collection[TopicPartition], when: int) -> None:
+    async def _seek_to(self, partitions: Collection[TopicPartition], place: AtTime) -> None:
         self._check_assigned(partitions)
-        places = dict.fromkeys(partitions or self._partitions, AtTime(when))
+        places = dict.fromkeys(partitions or self._partitions, place)
         self._move(await resolve(self._cluster, places, self._isolation))
 
     def _on_truncated(self, partition: TopicPartition, offset: int) -> None:
@@ -450,25 +447,18 @@ class Consumer:
 
     async def _on_change(self, change: "Change") -> None:
         if change.lost:
-            await self._call("lost" if self._callbacks.get("lost") else "revoked", change.lost)
+            await self._listener.tell_lost(change.lost)
             self._drop(change.lost)
         if change.revoked:
             await self._commits.take_over()
             if self._commits_itself:
                 await self._commit_by_itself(self._uncommitted())
-            await self._call("revoked", change.revoked)
+            await self._listener.tell_revoked(change.revoked)
             self._drop(change.revoked)
         if change.assigned:
             self._partitions.update(change.assigned)
             self._unresolved.update(change.assigned)
-            await self._call("assigned", change.assigned)
-
-    async def _call(self, name: str, partitions: tuple[TopicPartition, ...]) -> None:
-        callback = self._callbacks.get(name)
-        if callback is not None:
-            outcome = callback(partitions)
-            if inspect.isawaitable(outcome):
-                await outcome
+            await self._listener.tell_assigned(change.assigned)
 
     async def _resolve(self) -> None:
         """Finds out where partitions begin: behind what was committed, where they have begun before, or where
@@ -569,12 +559,10 @@ class Consumer:
         return {each: max(0, end - await self.position(each)) for each, end in ends.items()}
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        found = await list_offsets(self._cluster, dict.fromkeys(partitions, EARLIEST), self._isolation)
-        return {each: at.offset for each, at in found.items()}
+        return await resolve(self._cluster, dict.fromkeys(partitions, BEGINNING), self._isolation)
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        found = await list_offsets(self._cluster, dict.fromkeys(partitions, LATEST), self._isolation)
-        return {each: at.offset for each, at in found.items()}
+        return await resolve(self._cluster, dict.fromkeys(partitions, END), self._isolation)
 
     def metrics(self) -> dict[str, int]:
         """Counts since the consumer was made, and how far it is behind what fetches have told."""
@@ -609,4 +597,4 @@ class Consumer:
             if self._commits_itself:
                 await self._commit_by_itself(self._uncommitted())
             if self._member is not None and self._partitions:
-                await self._call("revoked", tuple(sorted(self._partitions)))
+                await self._listener.tell_revoked(tuple(sorted(self._partitions)))

@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, Unpack
 
 from distributedlog.client.faces.aio_consumer import Consumer as AioConsumer
-from distributedlog.client.faces.aio_consumer import OnPartitions
 from distributedlog.client.faces.loop_thread import LoopThread, left_behind
+from distributedlog.client.faces.rebalance_listener import OnPartitions
 from distributedlog.client.faces.records import ConsumerRecord
 from distributedlog.client.faces.settings import BOOTSTRAP_DEFAULT, ConsumerSettings
 from distributedlog.model.errors import ClientClosedError, InvalidRecordError
