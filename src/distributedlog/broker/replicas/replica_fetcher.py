@@ -291,7 +291,7 @@ class ReplicaFetcher:
         if not self._is_wanted():
             connection.close()
             return
-        self._connection, self._failures = connection, 0
+        self._connection = connection
         self._send_soon()
 
     def _is_wanted(self) -> bool:
@@ -332,6 +332,7 @@ class ReplicaFetcher:
             self._core.end_request(plan, code, 0)
             self._lose(connection, ConnectionLostError(f"broker {self._leader_id} says {code.name}"))
             return
+        self._failures = 0
         if self._core.end_request(plan, code, response.session_id):
             came = [
                 _PartitionResponse(plan, (topic.topic_id, data.partition_index), data)

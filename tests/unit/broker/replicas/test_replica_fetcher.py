@@ -418,6 +418,23 @@ def test_what_fails_as_a_whole_is_tried_again_after_a_pause_and_a_lost_session_a
     play(story)
 
 
+def test_what_fails_again_on_each_connection_is_tried_less_and_less_often() -> None:
+    async def story(follower: Follower) -> None:
+        for pause_ms in (50, 100, 200):
+            before = len(follower.leaders)
+            await follower.answer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+            await follower.advance(pause_ms - 1)
+            assert len(follower.leaders) == before
+            await follower.advance(1)
+            assert len(follower.leaders) == before + 1
+        await follower.answer()
+        await follower.answer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+        await follower.advance(50)
+        assert len(follower.leaders) == 5, "it went well meanwhile"
+
+    play(story)
+
+
 def test_an_answer_of_an_earlier_leader_epoch_changes_nothing() -> None:
     async def story(follower: Follower) -> None:
         late = follower.leader.asked[-1][1]
