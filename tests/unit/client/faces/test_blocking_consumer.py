@@ -214,6 +214,7 @@ def test_a_commit_behind_an_interrupt_takes_in_nothing_that_was_kept_from_the_ca
     ) as consumer:
         consumer.assign([HERE])
         assert [each.offset for each in consumer.poll(5000, max_records=2)] == [0, 1]
+        consumer.seek(HERE, 2)  # so that nothing is at hand
         may_go_on = threading.Event()
         with monkeypatch.context() as patch:
             call_soon = consumer._thread.call_soon
