@@ -73,11 +73,12 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
             while not stop.is_set():
                 try:
                     await self.step()
-                except (asyncio.CancelledError, KafkaError) as error:
-                    if not self.consumer._coordinator._coordination_task.done():
+                except KafkaError as error:  # aiokafka goes on, but for the end of its coordination
+                    self.journal.met_exception("poll", error)
+                    await self.begin_again_if_over()
+                except asyncio.CancelledError:
+                    if not await self.begin_again_if_over():
                         raise
-                    self.journal.met("poll", type(error).__name__, None)
-                    await self.begin_again()
                 await asyncio.sleep(stop.doze_seconds)
                 stop.doze_seconds = 0.0
         finally:
@@ -87,8 +88,11 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
         await self.consumer.start()
         self.consumer.subscribe([self.topic], listener=self)
 
-    async def begin_again(self) -> None:
+    async def begin_again_if_over(self) -> bool:
         """A consumer whose coordination has ended: it is as if its process had been started anew."""
+        if not self.consumer._coordinator._coordination_task.done():
+            return False
+        self.journal.met("poll", "CoordinationEnded", None)
         task = asyncio.current_task()
         assert task is not None
         if task.cancelling():
@@ -97,6 +101,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
             await self.consumer.stop()
         self.consumer = self.new_consumer()
         await self.start()
+        return True
 
     async def poll(self) -> Any:
         """aiokafka 0.14 ends its coordination for good if its heartbeat is cancelled while it leaves the
