@@ -90,4 +90,4 @@ def test_it_stops_at_the_first_broker_that_is_not_restarted(
     assert "it was not stopped after 2 s" in capsys.readouterr().err
     assert main(["cluster", "restart", "--rolling", "--command", "true", *at]) == 2
     assert "say which one with {id} or {host}" in capsys.readouterr().err
-    assert main(["cluster", "restart", "--rolling", "--command", "true", "--broker", "9", *at]) == 2
+    assert main(["cluster", "restart", "--rolling", "--command", "true", "--broker", "9", *at]) == 1

@@ -119,7 +119,9 @@ def raise_the_level(cluster: MixedCluster) -> None:
 
 
 def make_topic_on_each(cluster: MixedCluster, name: str) -> None:
-    """Makes a topic by each broker, of either version, whoever the active controller is."""
+    """Makes a topic by each broker, of either version, whoever the active controller is.  Where an answer is
+    lost the client asks again, and the topic is there."""
     for node, port in cluster.clients.items():
-        made = dlog("topic", "create", f"{name}-by-{node}", "--bootstrap", f"127.0.0.1:{port}")
+        create = ("topic", "create", f"{name}-by-{node}", "--if-not-exists")
+        made = dlog(*create, "--bootstrap", f"127.0.0.1:{port}")
         assert made.returncode == 0, made.stderr
