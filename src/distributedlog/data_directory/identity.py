@@ -103,7 +103,8 @@ def format_directory(
         chosen = cluster_id or settings.cluster_id
         if chosen is None and not _is_only_voter(settings):
             raise ConfigError(
-                "the nodes of a cluster must agree on its id: set cluster.id, or give --cluster-id"
+                "the nodes of a cluster must agree on its id: set cluster.id, or give it to"
+                " `dlog server format --cluster-id`"
             )
         if is_joining and _is_only_voter(settings):
             raise ConfigError(
