@@ -227,6 +227,8 @@ class BrokersFaults(ControlFaults):
         self.say("twin", twin.broker_id)
         first.pause()
         twin.start()
+        # Others may leave the ISR until the twin is registered in the first one's place.
+        self.cluster.observer.progress.note_disk_replaced(twin.broker_id)
         self.after(paused_us, lambda: first.resume() if first.paused else None)
         self.after(twin_us, partial(self._end_twin, twin.life))
         self.after(max(paused_us, twin_us) + 1_000_000, lambda: self.restart(first))

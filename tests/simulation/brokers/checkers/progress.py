@@ -7,7 +7,8 @@ for `log_starts` to say.
 
 A partition whose last leader told that its log is damaged or missing, when nobody else was in sync or
 eligible, waits for an operator who asks for an unclean election (decision 23): nobody here does.  So does one
-whose last replica in sync got another disk: the broker comes back as one that never held it.
+whose last replica in sync got another disk, its own or by a twin that was registered in its place: the broker
+comes back as one that never held it.
 """
 
 from typing import TYPE_CHECKING
